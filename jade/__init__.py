@@ -1,0 +1,76 @@
+"""JADE: train and sweep PyTorch models from configuration files.
+
+The public names are imported on first use, so that ``import jade`` loads neither torch nor wandb.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jade.errors import (
+        CheckpointError,
+        ComponentError,
+        ConfigError,
+        DeviceError,
+        JadeError,
+        NonFiniteLossError,
+        TrainingError,
+        VariableError,
+    )
+    from jade.eval import DatasetEvaluation, Evaluation
+    from jade.loggers.base import Logger
+    from jade.media import Media
+    from jade.run import FinishedRun, train
+    from jade.trainer import Trainer
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Trainer": "jade.trainer",
+    "Evaluation": "jade.eval",
+    "DatasetEvaluation": "jade.eval",
+    "Media": "jade.media",
+    "Logger": "jade.loggers.base",
+    "FinishedRun": "jade.run",
+    "train": "jade.run",
+    "JadeError": "jade.errors",
+    "ConfigError": "jade.errors",
+    "VariableError": "jade.errors",
+    "ComponentError": "jade.errors",
+    "DeviceError": "jade.errors",
+    "CheckpointError": "jade.errors",
+    "TrainingError": "jade.errors",
+    "NonFiniteLossError": "jade.errors",
+}
+
+__all__ = [
+    "CheckpointError",
+    "ComponentError",
+    "ConfigError",
+    "DatasetEvaluation",
+    "DeviceError",
+    "Evaluation",
+    "FinishedRun",
+    "JadeError",
+    "Logger",
+    "Media",
+    "NonFiniteLossError",
+    "Trainer",
+    "TrainingError",
+    "VariableError",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in ("nn", "eval", "trainer", "batch", "errors"):
+        return importlib.import_module(f"jade.{name}")
+    from jade.errors import suggest
+
+    raise AttributeError(f"module 'jade' has no attribute {name!r}.{suggest(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "batch", "errors", "eval", "nn", "trainer", "__version__"]

@@ -1,0 +1,148 @@
+"""Turn a resolved configuration into a device, datasets, a trainer, evaluations and loggers."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jade.components import Architectures, Blueprint, LazyComponents
+from jade.errors import ComponentError, DeviceError, suggest
+from jade.eval import Evaluation
+from jade.loggers.base import Logger
+from jade.loggers.csv_logger import CsvLogger
+from jade.loss_window import LossWindow
+from jade.resolve import Resolved
+from jade.seeding import derive, isolated_rng
+from jade.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Assembled:
+    """The objects of one run."""
+
+    trainer: Trainer
+    evaluations: dict[str, Evaluation]
+    datasets: LazyComponents
+    device: torch.device
+
+
+def choose_device(name: str) -> torch.device:
+    """Return a device that exists; ``auto`` takes the best one."""
+    if name == "auto":
+        for kind, is_there in (("cuda", torch.cuda.is_available), ("mps", _has_mps)):
+            if is_there():
+                return torch.device(kind)
+        logger.info("device auto: there is no GPU, the CPU is used.")
+        return torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise DeviceError(f"device: {name!r} is no device.{suggest(name, available())}") from error
+    known = available()
+    if str(device) not in known and device.type != "meta":
+        raise DeviceError(f"device: {name!r} is not available here.{suggest(name, known)}")
+    return device
+
+
+def available() -> list[str]:
+    """List the names of the devices of this machine."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    cuda = ["cuda", *(f"cuda:{index}" for index in range(count))] if count else []
+    return ["auto", "cpu", "cpu:0", *cuda, *(["mps", "mps:0"] if _has_mps() else [])]
+
+
+def _has_mps() -> bool:
+    return bool(torch.backends.mps.is_available())
+
+
+def find_architecture_file(name: str | None, roots: Sequence[Path]) -> Path | None:
+    """Return the file that ``--arch_impl`` names: a path, or the name of a file in modules."""
+    if name is None:
+        return None
+    if Path(name).is_file():
+        return Path(name)
+    stem = name.removesuffix(".py")
+    folders = [folder for root in roots for folder in (root / "architectures", root)]
+    for folder in folders:
+        if (folder / f"{stem}.py").is_file():
+            return folder / f"{stem}.py"
+    known = [path.stem for folder in folders for path in folder.glob("*.py")]
+    raise ComponentError(f"arch_impl: there is no file {name}.{suggest(Path(stem).name, known)}")
+
+
+def assemble(resolved: Resolved, device: torch.device, seed: int) -> Assembled:
+    """Build the trainer and its evaluations; datasets are built when they are asked for."""
+    path = find_architecture_file(resolved.settings.arch_impl, resolved.index.roots)
+    datasets = LazyComponents(resolved.data, "dataset")
+    architectures = Architectures(resolved.index, path)
+    trainer = _build_trainer(resolved.model, datasets, architectures, device)
+    trainer._losses = LossWindow(stop_on_nan=resolved.settings.stop_on_nan)
+    evaluations = {}
+    for name, blueprint in resolved.evaluations.items():
+        # Each evaluation draws from a generator of its own: adding one changes no other.
+        with isolated_rng(derive(seed, "initialize", name)):
+            evaluations[name] = _build_evaluation(name, blueprint, trainer, datasets)
+        if resolved.settings.dry_run:
+            evaluations[name].max_batches = 1
+    return Assembled(trainer, evaluations, datasets, device)
+
+
+def _build_trainer(
+    blueprint: Blueprint,
+    datasets: Mapping[str, Any],
+    architectures: Architectures,
+    device: torch.device,
+) -> Trainer:
+    trainer: Trainer = blueprint.target(
+        datasets=datasets, architectures=architectures, device=device
+    )
+    trainer.initialize(**blueprint.build_params())
+    trainer.to(device)
+    trainer.check_stored_attributes()
+    if not hasattr(trainer, "train_loader"):
+        raise ComponentError(
+            f"{blueprint.target.__name__}.initialize must set self.train_loader, for instance "
+            "self.train_loader = DataLoader(self.datasets['train'], batch_size=32, shuffle=True)."
+        )
+    return trainer
+
+
+def _build_evaluation(
+    name: str, blueprint: Blueprint, trainer: Trainer, datasets: Mapping[str, Any]
+) -> Evaluation:
+    evaluation: Evaluation = blueprint.target(name, trainer, datasets)
+    evaluation.initialize(**blueprint.build_params())
+    return evaluation
+
+
+def make_loggers(resolved: Resolved) -> list[Logger]:
+    """Make the destinations that the settings ask for; nothing is opened yet."""
+    settings = resolved.settings
+    loggers: list[Logger] = [CsvLogger()]
+    if settings.tensorboard and not settings.dry_run:
+        from jade.loggers.tensorboard_logger import TensorboardLogger, require_tensorboard
+
+        require_tensorboard()
+        loggers.append(TensorboardLogger())
+    if settings.wandb != "disabled" and not settings.dry_run:
+        from jade.loggers.wandb_logger import WandbLogger
+
+        loggers.append(WandbLogger(settings.wandb, resolved.configuration.environ))
+    loggers += [blueprint.build() for blueprint in resolved.loggers.values()]
+    return loggers
+
+
+def count_parameters(trainer: Trainer) -> list[tuple[str, str, int, int]]:
+    """Return the name, class, and numbers of trainable and fixed parameters of each network."""
+    rows = []
+    for name, module in trainer.named_children():
+        sizes = [(p.numel(), p.requires_grad) for p in module.parameters()]
+        trainable = sum(size for size, is_trainable in sizes if is_trainable)
+        total = sum(size for size, _ in sizes)
+        rows.append((name, type(module).__name__, trainable, total - trainable))
+    return rows

@@ -1,0 +1,229 @@
+"""The command line: parse it, call one function, turn an error into an exit code."""
+
+import argparse
+import logging
+import os
+import sys
+import textwrap
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jade import __version__
+from jade.command_line import add_settings, collect_overrides
+from jade.config import Configuration, Sources, load
+from jade.errors import JadeError
+
+if TYPE_CHECKING:
+    from jade.resolve import Resolved
+    from jade.run import FinishedRun
+
+OVERVIEW = """\
+JADE trains PyTorch models from configuration files.
+
+  jade train  --model_conf M.yml --data_conf D.yml --eval_conf E.yml --arch_impl A.py --epochs 10
+  jade check  (the same arguments)   say what is wrong, without data, network or GPU
+  jade config (the same arguments)   show every value and where it comes from
+
+`jade COMMAND --help` explains the arguments.
+"""
+TEACHING = """\
+A run needs a trainer (--model_conf), datasets (--data_conf) and an amount (--epochs or
+--train_for); most have evaluations (--eval_conf) and architectures (--arch_impl), too.
+
+Any value can be set by its dotted key. `jade config` lists all keys:
+  --model.params.beta=0.1    --data.train.params.split=train    --eval.X.evaluate_every='2 epochs'
+A short form is enough where only one parameter fits: --model.beta=0.1
+Amounts have units: 2 (epochs), '500 iterations', '10 minutes', '0.5 hours'.
+Who wins: defaults < default_configs < files < DEVICE, EXPERIMENTS_ROOT < arguments < sweep.
+Values may hold $NAME, ${NAME} or ${NAME:-default}; a file .env supplies names, too.
+
+Exit codes: 0 finished, 1 failed, 2 wrong configuration (nothing was started),
+            75 stopped by a signal and resumable, 130 interrupted.
+"""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Show each flag once, although it can be spelled in two ways."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if len(action.option_strings) > 1 and action.option_strings[0].startswith("--"):
+            metavar = self._format_args(action, action.dest.upper())
+            return f"{action.option_strings[0]} {metavar}".rstrip()
+        return super()._format_action_invocation(action)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="jade", description=OVERVIEW, formatter_class=_Help, usage="jade COMMAND [arguments]"
+    )
+    parser.add_argument("--version", action="version", version=f"jade {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, function, text in (
+        ("train", _train, "train a model"),
+        ("check", _check, "check a configuration without running it"),
+        ("config", _config, "print the resolved configuration with the source of each value"),
+    ):
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=TEACHING,
+            formatter_class=_Help,
+            allow_abbrev=False,
+            usage=f"jade {name} --model_conf FILE --data_conf FILE --epochs N [arguments]",
+        )
+        command.set_defaults(function=function)
+        add_settings(command)
+        if name == "config":
+            command.add_argument(
+                "--sources",
+                action=argparse.BooleanOptionalAction,
+                default=True,
+                help="show where each value comes from",
+            )
+            command.add_argument(
+                "--expanded", action="store_true", help="show values with variables expanded"
+            )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser()
+    namespace, rest = parser.parse_known_args(tokens)
+    if namespace.command is None:
+        parser.print_help()
+        return 2 if rest else 0
+    try:
+        configuration = load(
+            Sources(arguments=collect_overrides(namespace, rest), environ=dict(os.environ))
+        )
+        # Libraries and worker processes look here, and not into a file .env.
+        for name, value in configuration.environ.items():
+            os.environ.setdefault(name, value)
+        return int(namespace.function(configuration, namespace))
+    except JadeError as error:
+        print(f"jade: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("jade: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        _print_user_error(error)
+        return 1
+
+
+def train_main() -> int:
+    """Run ``train.py``."""
+    return main(["train", *sys.argv[1:]])
+
+
+def _train(configuration: Configuration, _: argparse.Namespace) -> int:
+    from jade.progress import ConsoleHandler
+    from jade.run import execute
+
+    handler = ConsoleHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log = logging.getLogger("jade")
+    log.addHandler(handler)
+    try:
+        finished = execute(configuration, command=sys.argv)
+    finally:
+        log.removeHandler(handler)
+    _print_result(finished)
+    return finished.exit_code
+
+
+def _print_result(finished: "FinishedRun") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("metric", "value", title="Final evaluations")
+    for name, value in finished.evaluations.items():
+        table.add_row(name, f"{value:.6g}")
+    # A pipe has no width: nothing in it should be cut.
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    if finished.evaluations:
+        console.print(table)
+    for picture in finished.pictures() if finished.directory.exists() else ():
+        print(f"picture: {picture}")
+    print(f"{finished.status}: {finished.reason}")
+    if finished.directory.exists():
+        print(f"run directory: {finished.directory}")
+    else:
+        print("dry run: everything works, nothing was kept")
+
+
+def _check(configuration: Configuration, _: argparse.Namespace) -> int:
+    from jade.check import find_problems
+    from jade.errors import raise_all
+    from jade.resolve import resolve
+
+    resolved = resolve(configuration)
+    raise_all(find_problems(resolved))
+    for text in (*configuration.warnings, *configuration.notices):
+        print(f"note: {text}")
+    print(f"model: {resolved.model.target.__name__}")
+    for title, family in (("data", resolved.data), ("eval", resolved.evaluations)):
+        described = ", ".join(f"{name} ({item.target.__name__})" for name, item in family.items())
+        print(f"{title}: {described or 'none'}")
+    print("no problems found")
+    return 0
+
+
+def _config(configuration: Configuration, namespace: argparse.Namespace) -> int:
+    from jade.resolve import resolve
+
+    resolved = resolve(configuration)
+    for text in configuration.notices:
+        print(f"# {text}")
+    values = resolved.expanded if namespace.expanded else resolved.frozen
+    for line in _render(values, resolved, sources=namespace.sources):
+        print(line)
+    return 0
+
+
+def _render(
+    values: Mapping[Any, Any], resolved: "Resolved", *, sources: bool, path: tuple[Any, ...] = ()
+) -> list[str]:
+    from jade.yaml_file import render
+
+    lines: list[str] = []
+    for key, value in values.items():
+        inner = (*path, key)
+        indent = "  " * len(path)
+        if isinstance(value, Mapping) and value:
+            lines += [indent + render({key: None}).replace(" null\n", "")]
+            lines += _render(value, resolved, sources=sources, path=inner)
+            continue
+        text = textwrap.indent(render({key: value}).rstrip("\n"), indent)
+        first, *others = text.split("\n")
+        comment = f"  # {resolved.origin_of(inner)}" if sources else ""
+        lines += [f"{first:<48}{comment}" if comment else first, *others]
+    return lines
+
+
+def _print_user_error(error: Exception) -> None:
+    """Print the user's own traceback: the frames of JADE around it say nothing to them."""
+    from jade.hints import explain
+
+    library = str(Path(__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [index for index, frame in enumerate(frames) if not frame.filename.startswith(library)]
+    shown = frames[own[0] :] if own else frames
+    print("Traceback (most recent call last):", file=sys.stderr)
+    print("".join(traceback.format_list(shown)), end="", file=sys.stderr)
+    print("".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
+    hint = explain(error)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The exceptions of JADE, and the suggestions that their messages carry.
+
+::
+
+    JadeError               exit code 1
+     +-- ConfigError        exit code 2: configuration files, overrides, flags
+     |    +-- VariableError   an environment variable that a value needs is unset
+     |    +-- ComponentError  a class is missing, ambiguous, or does not fit its parameters
+     |    +-- DeviceError     the device is unknown or not available
+     +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
+     +-- TrainingError      exit code 1: training cannot go on
+          +-- NonFiniteLossError  a loss item became NaN or infinite
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+
+class JadeError(Exception):
+    """Anything that JADE refuses to do; the message is written for the user."""
+
+    exit_code = 1
+
+
+class ConfigError(JadeError):
+    """What the user wrote cannot be run; nothing was started."""
+
+    exit_code = 2
+
+
+class VariableError(ConfigError):
+    """A configuration value refers to an environment variable that is not set."""
+
+
+class ComponentError(ConfigError):
+    """A class cannot be found, or its parameters do not fit."""
+
+
+class DeviceError(ConfigError):
+    """The requested device does not exist on this machine."""
+
+
+class CheckpointError(JadeError):
+    """A checkpoint cannot be written or read."""
+
+
+class TrainingError(JadeError):
+    """Training cannot go on."""
+
+
+class NonFiniteLossError(TrainingError):
+    """A loss item became NaN or infinite."""
+
+
+def suggest(name: str, known: Iterable[str], *, limit: int = 12) -> str:
+    """Render what was probably meant by ``name`` and what is known, as text after a sentence.
+
+    A mapping shows its values behind the names.
+    """
+    names = sorted({str(item) for item in known})
+    if not names:
+        return ""
+    lowered = {item.lower(): item for item in reversed(names)}
+    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    details = known if isinstance(known, Mapping) else {}
+    listed = [f"{item} ({details[item]})" if item in details else item for item in names[:limit]]
+    rest = f", ... ({len(names)} in all)" if names[limit:] else ""
+    hint = f" Did you mean {lowered[matches[0]]!r}?" if matches else ""
+    return f"{hint} Known: {', '.join(listed)}{rest}."
+
+
+def raise_all(problems: Sequence[str], error: type[ConfigError] = ConfigError) -> None:
+    """Raise one error that lists every problem, or nothing when there is none."""
+    if not problems:
+        return
+    unique = list(dict.fromkeys(problems))
+    if len(unique) == 1:
+        raise error(unique[0])
+    listed = "\n".join(f"  {number}. {text}" for number, text in enumerate(unique, start=1))
+    raise error(f"{len(unique)} problems:\n{listed}")

@@ -1,0 +1,208 @@
+"""Define Evaluation and DatasetEvaluation: measurements of a trainer, taken on a schedule."""
+
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from jade.batch import count, move, take
+from jade.errors import ComponentError, TrainingError, suggest
+from jade.media import KINDS, Media
+from jade.trainer import Trainer
+
+SCALAR_KINDS = ("scalar", "scalars")
+
+
+class Evaluation:
+    """A measurement of a trainer.
+
+    To write one: subclass, take parameters in ``initialize(...)``, and return what was measured
+    from ``evaluate()``: a number, a mapping of numbers, a figure, text, ``jade.Media``, None, or
+    ``{"type": "scalar", "value": ...}``. Gradients are off, modules are in eval mode, and random
+    generators are put back afterwards.
+    """
+
+    is_set_up_by_initialize = True
+
+    def __init__(self, name: str, trainer: Trainer, datasets: Mapping[str, Any]) -> None:
+        self.name = name
+        self.trainer = trainer
+        self.datasets = datasets
+        # A rehearsal measures this many batches only; None means all.
+        self.max_batches: int | None = None
+
+    def initialize(self, **params: Any) -> None:
+        """Take the parameters; those of your version come from the configuration."""
+        if params:
+            raise NotImplementedError(f"{type(self).__name__} must define initialize(...).")
+
+    def evaluate(self) -> Any:
+        """Measure, and return the result."""
+        raise NotImplementedError(f"{type(self).__name__} must define evaluate().")
+
+    def get_dataset(self, name: str) -> Any:
+        """Return a dataset of the configuration."""
+        return self.datasets[name]
+
+    def require_trainer_method(self, name: str) -> Callable[..., Any]:
+        """Return a method of the trainer, or say who needs which method of whom."""
+        method = getattr(self.trainer, name, None)
+        if not callable(method):
+            own = [key for key in vars(type(self.trainer)) if not key.startswith("_")]
+            raise ComponentError(
+                f"The evaluation {self.name!r} ({type(self).__name__}) needs a method {name!r}, "
+                f"which {type(self.trainer).__name__} does not have.{suggest(name, own)}"
+            )
+        return method  # type: ignore[no-any-return]
+
+
+class DatasetEvaluation(Evaluation):
+    """The mean over a dataset, each sample counting once however the batches fall.
+
+    To write one: subclass, and return from ``evaluate_batch(data)`` one value or a mapping of
+    names to values. A value has one entry per sample, or is the mean over the batch.
+    """
+
+    def initialize(  # type: ignore[override]
+        self,
+        evaluate_on: str,
+        n_samples: int | None = None,
+        batch_size: int = 256,
+        resample: bool = False,  # noqa: FBT001, FBT002 - a parameter in configuration files
+    ) -> None:
+        """Choose the dataset, how many of its samples, and whether to draw them anew each time."""
+        if n_samples is not None and n_samples < 1:
+            raise ComponentError(f"{self.name}: n_samples must be at least 1, got {n_samples}.")
+        dataset = self.datasets[evaluate_on]
+        if resample and not hasattr(dataset, "__len__"):
+            raise ComponentError(
+                f"{self.name}: resample needs {type(dataset).__name__} to define __len__."
+            )
+        self.n_samples = n_samples
+        self.data_loader: Iterable[Any] = DataLoader(
+            dataset, batch_size=batch_size, shuffle=resample
+        )
+
+    def evaluate_batch(self, data: Any) -> Any:
+        """Measure one batch, which is on the trainer's device."""
+        raise NotImplementedError(f"{type(self).__name__} must define evaluate_batch(data).")
+
+    def evaluate(self) -> Any:
+        """Average ``evaluate_batch`` over the dataset."""
+        totals: dict[str, float] = {}
+        num_seen = 0
+        is_bare = False
+        for batch in self._batches():
+            size = count(batch)
+            result = self.evaluate_batch(batch)
+            is_bare = not isinstance(result, Mapping)
+            named = {"": result} if is_bare else result
+            for key, value in named.items():
+                totals[key] = totals.get(key, 0.0) + self._total(key, value, size)
+            num_seen += size
+        if num_seen == 0:
+            raise TrainingError(f"The evaluation {self.name!r} got no data: is its dataset empty?")
+        means = {key: total / num_seen for key, total in totals.items()}
+        return means[""] if is_bare else {"type": "scalars", "value": means}
+
+    def _batches(self) -> Iterator[Any]:
+        """Yield batches on the trainer's device, the last one cut so that n_samples come out."""
+        left = self.n_samples
+        for index, data in enumerate(self.data_loader):
+            if left == 0 or index == self.max_batches:
+                return
+            batch = move(data, self.trainer.get_device())
+            if left is not None:
+                size = count(batch)
+                batch = take(batch, left) if size > left else batch
+                left -= min(size, left)
+            yield batch
+
+    def _total(self, key: str, value: Any, size: int) -> float:
+        if isinstance(value, torch.Tensor) and value.ndim > 0:
+            if len(value) != size:
+                raise TrainingError(
+                    f"The evaluation {self.name!r} returned {len(value)} values"
+                    f"{f' for {key!r}' if key else ''} on a batch of {size} samples; return one "
+                    "per sample, or the mean."
+                )
+            return float(value.double().reshape(size, -1).mean(dim=1).sum())
+        return float(value) * size
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an evaluation returned, sorted into numbers and things to look at."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    media: dict[str, Media] = field(default_factory=dict)
+
+
+def read_outcome(name: str, result: Any) -> Outcome:
+    """Sort what ``evaluate()`` returned; ``name`` is the evaluation's name in the log.
+
+    Several numbers are logged as ``name/key``; the first of them also as ``name``, so that a
+    sweep's metric keeps its name when a second number is added.
+    """
+    if result is None:
+        return Outcome()
+    if isinstance(result, Media):
+        return Outcome(media={name: result})
+    if isinstance(result, Mapping):
+        return _read_mapping(name, result)
+    if isinstance(result, str):
+        return Outcome(media={name: Media("text", result)})
+    if hasattr(result, "savefig"):
+        return Outcome(media={name: Media("figure", result)})
+    return Outcome(metrics={name: _to_number(name, result)})
+
+
+def _read_mapping(name: str, result: Mapping[str, Any]) -> Outcome:
+    if "type" not in result:
+        return _read_scalars(name, result)
+    kind, value = result["type"], result.get("value")
+    known = {"type", "value", "iteration", "caption", "sample_rate"}
+    unknown = [key for key in result if key not in known]
+    if unknown or "value" not in result:
+        wrong = f"has an unknown key {unknown[0]!r}" if unknown else "has no 'value'"
+        raise TrainingError(f"What the evaluation {name!r} returned {wrong}: {sorted(result)}.")
+    if kind == "scalar":
+        return Outcome(metrics={name: _to_number(name, value)})
+    if kind == "scalars":
+        return _read_scalars(name, dict(value or {}))
+    if kind not in KINDS:
+        raise TrainingError(
+            f"The evaluation {name!r} returned the type {kind!r}."
+            f"{suggest(str(kind), (*SCALAR_KINDS, *KINDS))}"
+        )
+    media = Media(kind, value, result.get("caption"), result.get("sample_rate"))
+    return Outcome(media={name: media})
+
+
+def _read_scalars(name: str, values: Mapping[str, Any]) -> Outcome:
+    metrics: dict[str, float] = {}
+    media: dict[str, Media] = {}
+    for key, value in values.items():
+        part = read_outcome(f"{name}/{key}", value)
+        metrics.update(part.metrics)
+        media.update(part.media)
+    if metrics:
+        metrics = {name: next(iter(metrics.values())), **metrics}
+    return Outcome(metrics, media)
+
+
+def _to_number(name: str, value: Any) -> float:
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    if hasattr(value, "item") and getattr(value, "size", 0) == 1:
+        value = value.item()
+    if isinstance(value, numbers.Real):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+    raise TrainingError(
+        f"The evaluation {name!r} returned a {type(value).__name__}{shape}; return a number, a "
+        "mapping of numbers, a figure, text, jade.Media, None, or {'type': ..., 'value': ...}."
+    )

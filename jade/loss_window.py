@@ -1,0 +1,103 @@
+"""Collect loss items between two log entries without making the device wait."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from jade.errors import NonFiniteLossError, TrainingError
+
+# How many device tensors are kept before they are added up, so that memory stays constant.
+PENDING_LIMIT = 256
+
+
+class LossWindow:
+    """Running sums of named loss items; their means are taken when they are logged."""
+
+    def __init__(self, *, stop_on_nan: bool = True) -> None:
+        self._stop_on_nan = stop_on_nan
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._pending: dict[str, list[torch.Tensor]] = {}
+
+    def add(self, name: str, value: Any) -> None:
+        """Add a number, or a tensor with one element; other devices are not waited for."""
+        if type(value) is not float:
+            if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+                self._add_pending(name, value)
+                return
+            value = _to_float(name, value)
+        if self._stop_on_nan and not math.isfinite(value):
+            raise NonFiniteLossError(f"The loss item {name!r} is {value}.")
+        if name in self._sums:
+            self._sums[name] += value
+            self._counts[name] += 1
+        else:
+            self._sums[name] = value
+            self._counts[name] = 1
+
+    def _add_pending(self, name: str, value: torch.Tensor) -> None:
+        if value.numel() != 1:
+            raise TrainingError(_shape_message(name, value))
+        pending = self._pending.setdefault(name, [])
+        pending.append(value.detach())
+        if len(pending) >= PENDING_LIMIT:
+            total = torch.stack([item.reshape(()).double() for item in pending]).sum()
+            self._counts[name] = self._counts.get(name, 0) + len(pending) - 1
+            pending[:] = [total]
+
+    def _collect_pending(self) -> None:
+        for name, pending in self._pending.items():
+            for tensor in pending:
+                value = float(tensor)
+                if self._stop_on_nan and not math.isfinite(value):
+                    raise NonFiniteLossError(f"The loss item {name!r} is {value}.")
+                self._sums[name] = self._sums.get(name, 0.0) + value
+                self._counts[name] = self._counts.get(name, 0) + 1
+        self._pending.clear()
+
+    def peek(self) -> dict[str, float]:
+        """Return the means so far, of what needs no waiting; safe to call from another thread."""
+        counts = dict(self._counts)
+        return {n: s / counts[n] for n, s in dict(self._sums).items() if counts.get(n)}
+
+    def take(self) -> dict[str, float]:
+        """Return the means of everything added since the last call, and start anew."""
+        self._collect_pending()
+        means = self.peek()
+        self._sums.clear()
+        self._counts.clear()
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums and counts of the open window."""
+        self._collect_pending()
+        return {"sums": dict(self._sums), "counts": dict(self._counts)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue the window that ``state_dict`` described."""
+        self._pending.clear()
+        self._sums = dict(state["sums"])
+        self._counts = dict(state["counts"])
+
+
+def _to_float(name: str, value: Any) -> float:
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1:
+            raise TrainingError(_shape_message(name, value))
+        return float(value.item())
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TrainingError(
+            f"add_loss_item({name!r}, ...) takes a number or a tensor with one element, "
+            f"not {type(value).__name__}."
+        ) from error
+
+
+def _shape_message(name: str, value: torch.Tensor) -> str:
+    return (
+        f"add_loss_item({name!r}, ...) takes a number or a tensor with one element, not a tensor "
+        f"of shape {tuple(value.shape)}. Did you forget .mean()?"
+    )

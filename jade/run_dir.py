@@ -1,0 +1,166 @@
+"""Spell every path of a run, create its directory, and keep its status."""
+
+import json
+import os
+import secrets
+import socket
+import string
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jade.errors import ConfigError
+
+ALPHABET = string.ascii_lowercase + string.digits
+RUNNING, FINISHED, FAILED = "running", "finished", "failed"
+PREEMPTED, INTERRUPTED = "preempted", "interrupted"
+
+
+def new_run_id() -> str:
+    """Make a run id that sorts by time and is unique without asking anybody."""
+    tail = "".join(secrets.choice(ALPHABET) for _ in range(6))
+    return time.strftime("%Y%m%d-%H%M%S-") + tail
+
+
+def write_whole(path: Path, data: "bytes | memoryview") -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """Where one run keeps its files; nothing else in JADE spells these names."""
+
+    root: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.root.name
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yml"
+
+    @property
+    def expanded_config(self) -> Path:
+        return self.root / "config_expanded.yml"
+
+    @property
+    def provenance(self) -> Path:
+        return self.root / "provenance.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "summary.json"
+
+    @property
+    def status_file(self) -> Path:
+        return self.root / "status.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.csv"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "run.log"
+
+    @property
+    def code(self) -> Path:
+        return self.root / "code"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.root / "evaluations"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        return self.checkpoints / "last.pt"
+
+    @property
+    def best_checkpoint(self) -> Path:
+        return self.checkpoints / "best.pt"
+
+    def checkpoint(self, iteration: int) -> Path:
+        return self.checkpoints / f"checkpoint_{iteration}.pt"
+
+    def periodic_checkpoints(self) -> list[Path]:
+        """List the periodic checkpoints, oldest first."""
+        found = self.checkpoints.glob("checkpoint_*.pt")
+        return sorted(found, key=lambda path: int(path.stem.rpartition("_")[2]))
+
+    def evaluation(self, name: str, iteration: int) -> Path:
+        """Return the path, without an ending, for what an evaluation shows at an iteration."""
+        safe = "".join(char if char.isalnum() or char in "-_." else "_" for char in name)
+        return self.evaluations / safe / f"{iteration:08d}"
+
+    @classmethod
+    def create(cls, experiments_root: Path, run_id: str | None = None) -> "RunDir":
+        """Create the directory of a new run; the id is drawn when none is given."""
+        for attempt in range(100):
+            directory = cls(experiments_root / (run_id or new_run_id()))
+            try:
+                experiments_root.mkdir(parents=True, exist_ok=True)
+                directory.root.mkdir()
+            except FileExistsError as error:
+                if run_id is None and attempt < 99 and experiments_root.is_dir():
+                    continue
+                raise ConfigError(_exists_message(directory.root, experiments_root)) from error
+            except OSError as error:
+                raise ConfigError(
+                    f"experiments_root: {experiments_root} cannot be written: {error.strerror}. "
+                    "Give another one with --experiments_root or EXPERIMENTS_ROOT."
+                ) from error
+            directory.checkpoints.mkdir()
+            directory.evaluations.mkdir()
+            return directory
+        raise AssertionError("unreachable")
+
+    def write_status(self, status: str, **details: Any) -> None:
+        """Record the state of the run with its process and host."""
+        record = {
+            "status": status,
+            "updated": time.time(),
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            **details,
+        }
+        write_whole(self.status_file, (json.dumps(record, indent=1) + "\n").encode())
+
+    def read_status(self) -> Mapping[str, Any]:
+        """Read what ``write_status`` recorded."""
+        record: Mapping[str, Any] = json.loads(self.status_file.read_text())
+        return record
+
+
+def check_writable(experiments_root: Path) -> None:
+    """Refuse a root below which no directory can be made, without making one."""
+    existing = experiments_root
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        kind = "is not a directory" if not existing.is_dir() else "is not writable"
+        raise ConfigError(
+            f"experiments_root: {experiments_root} cannot be made, {existing} {kind}. "
+            "Give another one with --experiments_root or EXPERIMENTS_ROOT."
+        )
+
+
+def _exists_message(directory: Path, experiments_root: Path) -> str:
+    if experiments_root.exists() and not experiments_root.is_dir():
+        return f"experiments_root: {experiments_root} is a file, not a directory."
+    return f"The run directory {directory} exists already."

@@ -1,0 +1,112 @@
+"""Parse amounts such as ``2 epochs`` or ``10 minutes``, and say when something is due."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jade.errors import ConfigError
+
+AMOUNT = re.compile(r"(?P<amount>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>\+?\d+))?\s*(?P<unit>\w*)")
+
+EPOCHS, ITERATIONS, SECONDS = "epochs", "iterations", "seconds"
+UNITS = {
+    **dict.fromkeys(["epoch", "epochs", "ep"], (EPOCHS, 1.0)),
+    **dict.fromkeys(["iteration", "iterations", "it", "its", "step", "steps"], (ITERATIONS, 1.0)),
+    **dict.fromkeys(["second", "seconds", "sec", "secs", "s"], (SECONDS, 1.0)),
+    **dict.fromkeys(["minute", "minutes", "min", "mins"], (SECONDS, 60.0)),
+    **dict.fromkeys(["hour", "hours", "h"], (SECONDS, 3600.0)),
+    **dict.fromkeys(["day", "days", "d"], (SECONDS, 86400.0)),
+}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number of epochs, iterations, seconds, or of a counter that the trainer keeps."""
+
+    number: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.number:g} {self.unit}"
+
+    @property
+    def is_custom(self) -> bool:
+        """Tell whether the unit is a counter of the trainer."""
+        return self.unit not in (EPOCHS, ITERATIONS, SECONDS)
+
+
+def parse_amount(value: Any, key: str, *, zero: bool = False) -> Amount:
+    """Parse a number (of epochs) or a text with a unit; ``key`` names it in messages."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ConfigError(_message(key, value))
+    match = AMOUNT.fullmatch(str(value).strip())
+    if match is None:
+        raise ConfigError(_message(key, value))
+    number = float(match["amount"]) * 10.0 ** int(match["exponent"] or 0)
+    unit, factor = UNITS.get(match["unit"].lower() or EPOCHS, (match["unit"], 1.0))
+    if number * factor <= 0 and not zero:
+        raise ConfigError(f"{key} must be greater than zero, not {value!r}.")
+    return Amount(number * factor, unit)
+
+
+def _message(key: str, value: Any) -> str:
+    return (
+        f"{key}: {value!r} is not an amount. Write a number of epochs (2), or a text with a unit: "
+        "'500 iterations', '0.5 epochs', '10 minutes', '1 hour', or a counter of the trainer."
+    )
+
+
+@dataclass
+class Clock:
+    """How far training has come; every amount is compared with it."""
+
+    iterations: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+    counter: Callable[[str], float] | None = None
+
+    def read(self, unit: str) -> float:
+        """Return how many of ``unit`` have passed."""
+        if unit == ITERATIONS:
+            return self.iterations
+        if unit == EPOCHS:
+            return self.epochs
+        if unit == SECONDS:
+            return self.seconds
+        if self.counter is None:
+            raise ConfigError(f"Nothing counts {unit!r} here.")
+        return self.counter(unit)
+
+
+def in_iterations(amount: Amount, iterations_per_epoch: int | None, key: str) -> Amount:
+    """Turn a fraction of epochs into iterations; whole epochs and other units stay as they are."""
+    if amount.unit != EPOCHS or amount.number == int(amount.number):
+        return amount
+    if iterations_per_epoch is None:
+        raise ConfigError(
+            f"{key}: {amount} needs a train_loader with a length; give iterations instead."
+        )
+    return Amount(float(math.ceil(amount.number * iterations_per_epoch)), ITERATIONS)
+
+
+@dataclass
+class Schedule:
+    """Something that is due each time ``every`` has passed."""
+
+    every: Amount
+    next_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.next_at = self.next_at or self.every.number
+
+    def is_due(self, clock: Clock) -> bool:
+        """Tell whether the time has come."""
+        return clock.read(self.every.unit) >= self.next_at
+
+    def advance(self, clock: Clock) -> None:
+        """Set the next time: the first multiple of ``every`` that is still to come."""
+        passed = clock.read(self.every.unit)
+        # A quotient that rounding left just below a whole number counts as that number.
+        self.next_at = self.every.number * (math.floor(passed / self.every.number + 1e-9) + 1)

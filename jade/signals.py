@@ -1,0 +1,58 @@
+"""Turn TERM, INT, USR1 and USR2 into a polite request to stop."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+WATCHED = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+EXIT_PREEMPTED, EXIT_INTERRUPTED = 75, 130
+
+
+class SignalWatch:
+    """Remember the first signal and call back; a second one acts as if nobody watched.
+
+    Handlers can only be set in the main thread; elsewhere (a notebook's worker, a test) the
+    watch does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self.on_signal: Callable[[], None] = self._leave
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "SignalWatch":
+        if threading.current_thread() is threading.main_thread():
+            for number in WATCHED:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            self._restore()
+            signal.raise_signal(number)
+            return
+        self.received = signal.Signals(number)
+        self.on_signal()
+
+    def _leave(self) -> None:
+        """Leave at once: before training starts there is nothing to finish."""
+        raise SystemExit(self.exit_code)
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._previous.clear()
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code that tells a launcher what to do."""
+        return EXIT_INTERRUPTED if self.received == signal.SIGINT else EXIT_PREEMPTED

@@ -1,0 +1,92 @@
+"""Decide when training ends, and say why."""
+
+import math
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jade.errors import ConfigError
+
+TEST = re.compile(r"\s*(?P<metric>.+?)\s*(?P<operator><=|>=|<|>)\s*(?P<value>\S+)\s*")
+OPERATORS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Something like ``Accuracy >= 0.99``."""
+
+    metric: str
+    symbol: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.symbol} {self.value:g}"
+
+    def is_met(self, metrics: Mapping[str, float]) -> bool:
+        """Tell whether the metric is there and passes the value."""
+        return self.metric in metrics and bool(
+            OPERATORS[self.symbol](metrics[self.metric], self.value)
+        )
+
+
+def parse_threshold(text: str) -> Threshold:
+    """Parse a metric, a comparison and a number."""
+    match = TEST.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError(text)
+        return Threshold(match["metric"], match["operator"], float(match["value"]))
+    except ValueError as error:
+        raise ConfigError(
+            f"stop_when: {text!r} is not a test. Write a metric, <, <=, > or >=, and a number: "
+            "'Accuracy >= 0.99'."
+        ) from error
+
+
+class Best:
+    """The best value of a metric so far, and for how many evaluations nothing was better."""
+
+    def __init__(self, metric: str, mode: str, min_delta: float = 0.0) -> None:
+        self.metric = metric
+        self.value: float | None = None
+        self.iteration: int | None = None
+        self.num_without_improvement = 0
+        self._sign = 1.0 if mode == "min" else -1.0
+        self._min_delta = min_delta
+        self._reference: float | None = None
+
+    def update(self, metrics: Mapping[str, float], iteration: int) -> bool:
+        """Take in new metrics; tell whether they hold a new best value. NaN is never the best."""
+        value = metrics.get(self.metric)
+        if value is None:
+            return False
+        self.num_without_improvement += 1
+        if math.isnan(value):
+            return False
+        if self._reference is None or self._is_better(value, self._reference, self._min_delta):
+            self._reference = value
+            self.num_without_improvement = 0
+        if self.value is not None and not self._is_better(value, self.value, 0.0):
+            return False
+        self.value, self.iteration = value, iteration
+        return True
+
+    def _is_better(self, value: float, other: float, delta: float) -> bool:
+        return self._sign * (other - value) > delta
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that the next update needs."""
+        return {
+            "value": self.value,
+            "iteration": self.iteration,
+            "num_without_improvement": self.num_without_improvement,
+            "reference": self._reference,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken."""
+        self.value, self.iteration = state["value"], state["iteration"]
+        self.num_without_improvement = state["num_without_improvement"]
+        self._reference = state["reference"]
