@@ -40,7 +40,7 @@ def small_figure(plt):
 
 
 def test_media_unknown_kind_is_refused_with_a_suggestion():
-    with pytest.raises(ConfigError, match="no kind 'figre'.* Did you mean 'figure'"):
+    with pytest.raises(ConfigError, match=r"no kind 'figre'.* Did you mean 'figure'"):
         Media("figre", None)
 
 
@@ -76,7 +76,7 @@ def test_write_examples_cover_all_kinds():
 class HalfFigure:
     """Fails in the middle of writing, as a full disk does."""
 
-    def savefig(self, path, format):
+    def savefig(self, path, **options):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
@@ -101,7 +101,7 @@ def test_write_figure_makes_a_picture_and_closes_it(tmp_path, pyplot):
 def test_write_figure_that_cannot_be_written_is_closed_too(tmp_path, pyplot):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(OSError):
+    with pytest.raises(FileExistsError):
         write(Media("figure", small_figure(pyplot)), tmp_path / "file" / "plot")
 
     assert pyplot.get_fignums() == []

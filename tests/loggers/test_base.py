@@ -74,7 +74,7 @@ def test_logger_without_the_three_methods_cannot_be_made():
         def start(self, run):
             pass
 
-    with pytest.raises(TypeError, match="finish.*log"):
+    with pytest.raises(TypeError, match=r"finish.*log"):
         Incomplete()
 
 
@@ -158,8 +158,11 @@ def test_group_raises_a_configuration_error_of_the_start(tmp_path):
         LoggerGroup([CsvLogger()]).start(run_in(tmp_path))
 
 
-@pytest.mark.parametrize("call", ["log", "log_media"])
-def test_group_refuses_a_smaller_step_before_any_logger_sees_it(tmp_path, call):
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [("log", ({"a": 1}, 6)), ("log_media", ("x", Media("text", ""), Path("x"), 6))],
+)
+def test_group_refuses_a_smaller_step_before_any_logger_sees_it(tmp_path, call, arguments):
     recorder = Recorder()
     group = LoggerGroup([recorder])
     group.start(run_in(tmp_path))
@@ -167,10 +170,7 @@ def test_group_refuses_a_smaller_step_before_any_logger_sees_it(tmp_path, call):
     group.log({"a": 1}, step=7)
 
     with pytest.raises(ValueError, match="Steps never decrease: got 6 after 7"):
-        if call == "log":
-            group.log({"a": 1}, step=6)
-        else:
-            group.log_media("x", Media("text", ""), Path("x"), step=6)
+        getattr(group, call)(*arguments)
 
     assert [entry for entry in recorder.calls if 6 in entry] == []
 

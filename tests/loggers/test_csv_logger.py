@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import math
-import os
 import resource
 import signal
 import subprocess
@@ -262,7 +261,7 @@ def test_csv_on_a_full_device_raises_at_each_row(tmp_path):
 def test_csv_rows_refused_by_a_full_disk_are_written_when_there_is_room(tmp_path):
     logger = started(tmp_path)
     logger.log({"loss": 0.5}, step=1)
-    size = os.path.getsize(tmp_path / "metrics.csv")
+    size = (tmp_path / "metrics.csv").stat().st_size
     with largest_file(size + 3):
         for step in (2, 3):
             with pytest.raises(OSError, match="File too large"):
