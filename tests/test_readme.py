@@ -1,0 +1,110 @@
+"""Every block of the README and of docs/ does what it says, and every link leads somewhere."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?P<target>[^)#]+)[^)]*\)")
+FILE = re.compile(r"# file: (?P<name>\S+)\n")
+
+
+@dataclass
+class Block:
+    language: str
+    text: str
+    line: int
+
+    @property
+    def file_name(self) -> str | None:
+        match = FILE.match(self.text)
+        return match["name"] if match else None
+
+
+def blocks(document: Path) -> list[Block]:
+    text = document.read_text()
+    return [
+        Block(match["language"], match["text"], text[: match.start()].count("\n") + 1)
+        for match in FENCE.finditer(text)
+    ]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the project, as a newcomer has it after cloning."""
+    folder = tmp_path / "checkout"
+    for name in ("modules", "configurations", "sweeps"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("train.py", "Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    return subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def run_shell(text: str, folder: Path) -> None:
+    """Run the commands of a block; installing and testing is only rehearsed from within a test."""
+    for command in text.replace("\\\n", " ").splitlines():
+        if not command.strip() or command.startswith("#"):
+            continue
+        rehearsed = re.sub(r"^make ", "make -n ", command)
+        result = run(["bash", "-c", rehearsed], folder)
+        assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+
+
+@pytest.mark.slow
+def test_readme_blocks_run_as_a_newcomer_would_run_them(checkout):
+    readme = blocks(ROOT / "README.md")
+    for block in readme:
+        if block.file_name is not None:
+            path = checkout / block.file_name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+    commands = [block for block in readme if block.file_name is None]
+    assert {block.language for block in commands} == {"bash", "python"}
+    for block in commands:
+        if block.language == "bash":
+            run_shell(block.text, checkout)
+        else:
+            result = run([sys.executable, "-c", block.text], checkout)
+            assert result.returncode == 0, f"README.md:{block.line}\n{result.stderr}"
+    kept = sorted((checkout / "experiments").iterdir())
+    # One run of the example, two and one of the classifier, one from Python; the rehearsal is gone.
+    assert len(kept) == 5
+
+
+def test_make_targets_of_the_readme_exist(checkout):
+    for target in ("demo", "test", "bench"):
+        assert run(["make", "-n", target], checkout).returncode == 0
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_paths_in_documents_exist(document):
+    text = document.read_text()
+    for match in LINK.finditer(text):
+        target = match["target"]
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+    for name in re.findall(r"`((?:configurations|modules|sweeps|jade|tests)/[\w/.]+)`", text):
+        assert (ROOT / name).exists(), f"{document.name}: {name}"
+
+
+@pytest.mark.parametrize("name", ["configurations", "sweeps"])
+def test_paths_in_shipped_yaml_files_exist(name):
+    for path in sorted((ROOT / name).rglob("*.yml")):
+        for mentioned in re.findall(r"(?:configurations|modules)/[\w/]+\.(?:yml|py)", path.read_text()):
+            assert (ROOT / mentioned).exists(), f"{path.name}: {mentioned}"
