@@ -106,5 +106,7 @@ def test_links_and_paths_in_documents_exist(document):
 @pytest.mark.parametrize("name", ["configurations", "sweeps"])
 def test_paths_in_shipped_yaml_files_exist(name):
     for path in sorted((ROOT / name).rglob("*.yml")):
-        for mentioned in re.findall(r"(?:configurations|modules)/[\w/]+\.(?:yml|py)", path.read_text()):
+        for mentioned in re.findall(
+            r"(?:configurations|modules)/[\w/]+\.(?:yml|py)", path.read_text()
+        ):
             assert (ROOT / mentioned).exists(), f"{path.name}: {mentioned}"
