@@ -34,7 +34,8 @@ class ReconstructionEvaluation(Evaluation):
         axes = figure.subplots(2, len(x), squeeze=False)
         for row, (title, pictures) in enumerate((("input", x), ("reconstruction", x_rec))):
             for axis, picture in zip(axes[row], pictures, strict=True):
-                axis.imshow(picture.permute(1, 2, 0).clamp(0, 1), cmap="gray", vmin=0, vmax=1)
+                pixels = picture.permute(1, 2, 0).clamp(0, 1).numpy()
+                axis.imshow(pixels, cmap="gray", vmin=0, vmax=1)
                 axis.set_axis_off()
             axes[row][0].set_title(title, loc="left", fontsize=9)
         figure.suptitle(f"{self.name}, iteration {self.trainer.iterations}", fontsize=10)
