@@ -2,8 +2,8 @@
 
 On a terminal and in a notebook the line is rewritten in place; anywhere else (log files, SLURM) a
 few plain lines are written. Progress goes to standard error and leaves standard output to results.
-While the bar is up, what is shown above it must pass through its console: ``print`` is redirected,
-the loop has ``ProgressLine.note``, logging needs a ``ConsoleHandler``.
+While the bar is up, what is printed goes above it; so does what ``ProgressLine.note`` and loggers
+with a ``ConsoleHandler`` write (an ordinary handler keeps the stream of before, and garbles it).
 """
 
 import builtins
@@ -252,7 +252,7 @@ def _cut(text: str, width: int, ellipsis: str) -> str:
 def open_console(mode: str | None = None) -> "Console | None":
     """Return the console on standard error that a bar is drawn on; None where there is no bar.
 
-    Hand it to both ``ProgressLine`` and ``ConsoleHandler``. rich is imported only for a bar.
+    rich is imported only for a bar.
 
     Args:
         mode: One of ``MODES``; by default ``JADE_PROGRESS``, else what standard error is.
@@ -570,7 +570,8 @@ class ConsoleHandler(logging.Handler):
     """Write log records above the bar of ``console``, or as plain lines when it shows none.
 
     Args:
-        console: That of the progress line; None stands for standard error.
+        console: That of the progress line; None stands for what standard error is at the time,
+            which is right for a progress line that opened its own console.
     """
 
     def __init__(self, console: "Console | None" = None, level: int = logging.NOTSET) -> None:

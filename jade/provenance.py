@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DISTRIBUTION = "jade-trainer"
 DIFF_LIMIT_BYTES = 1_000_000
 GIT_TIMEOUT_S = 10.0
 # Job and sweep ids; the environment as a whole is full of secrets and is never stored.
@@ -68,16 +67,15 @@ class Provenance:
 
     def result(self) -> dict[str, Any]:
         """Return all that is known, as values for JSON; wait for git, for a limited time."""
-        machine = describe_machine()
-        packages = find_packages()
+        machine = {**describe_machine(), "packages": find_packages()}
         # git is killed when it takes too long; what it started itself may still hold the pipe.
         self._thread.join(3 * GIT_TIMEOUT_S)
         return {
-            "jade": _jade_version(packages),
+            # Not imported: for the check of layers that would be an import of all of JADE.
+            "jade": sys.modules["jade"].__version__,
             **self._values,
             "git": self._git,
             **machine,
-            "packages": packages,
             **self._extra,
         }
 
@@ -187,7 +185,7 @@ def _run_git(arguments: Sequence[str], directory: Path) -> GitOutput | None:
     import subprocess
 
     # Many runs may start at once: none of them may lock the index or start a daemon.
-    options = ["-c", "core.fsmonitor=false", "-c", "core.quotepath=off"]
+    options = ["-c", "core.fsmonitor=false"]
     try:
         process = subprocess.Popen(
             ["git", *options, *arguments],
@@ -204,9 +202,7 @@ def _run_git(arguments: Sequence[str], directory: Path) -> GitOutput | None:
     deadline.start()
     with process:
         output = process.stdout.read(DIFF_LIMIT_BYTES + 1) if process.stdout else b""
-        is_cut = len(output) > DIFF_LIMIT_BYTES
-        if is_cut:
-            process.kill()
+    is_cut = len(output) > DIFF_LIMIT_BYTES
     deadline.cancel()
     if process.returncode != 0 and not is_cut:
         return None
@@ -290,19 +286,6 @@ def _read_version(info: Path) -> str | None:
         match = re.search(r"^Version:\s*(\S+)", text, re.MULTILINE)
         return match[1] if match else None
     return None
-
-
-def _jade_version(packages: Mapping[str, str]) -> str | None:
-    """Return the version of the JADE that runs: that of the checkout, else the installed one."""
-    try:
-        text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    if re.search(rf'^name\s*=\s*"{DISTRIBUTION}"', text, re.MULTILINE):
-        match = re.search(r'^version\s*=\s*"([^"]+)"', text, re.MULTILINE)
-        if match:
-            return match[1]
-    return packages.get(DISTRIBUTION)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

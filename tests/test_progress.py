@@ -123,9 +123,10 @@ def test_rate_follows_a_change_of_speed_within_the_window():
 
 
 def test_rate_of_iterations_longer_than_the_window_is_exact():
-    pace = pace_of(*((n, n // 20, "training", None) for n in range(401)))
+    # They take 12 and 28 seconds by turns.
+    times = [(n, n // 40 * 2 + (n % 40 >= 12), "training", None) for n in range(401)]
 
-    assert pace.rate == pytest.approx(1 / 20)
+    assert pace_of(*times).rate == pytest.approx(1 / 20)
 
 
 def test_rate_is_unknown_before_the_first_step():
@@ -410,7 +411,7 @@ def test_loss_that_is_no_number_is_shown_as_text():
 def test_closed_pipe_never_disturbs_the_run(monkeypatch, mode):
     read_end, write_end = os.pipe()
     os.close(read_end)
-    stdout_before = os.fstat(1)
+    stdout_before = os.fstat(sys.stdout.fileno()).st_dev, os.fstat(sys.stdout.fileno()).st_ino
     broken = io.TextIOWrapper(io.FileIO(write_end, "w"), write_through=True)
     monkeypatch.setattr(sys, "stderr", broken)
 
@@ -418,7 +419,8 @@ def test_closed_pipe_never_disturbs_the_run(monkeypatch, mode):
         line.refresh()
         line.note("lost")
 
-    assert os.fstat(1) == stdout_before
+    stdout_after = os.fstat(sys.stdout.fileno()).st_dev, os.fstat(sys.stdout.fileno()).st_ino
+    assert stdout_after == stdout_before
     assert progress_threads() == []
     broken.detach().close()
 
@@ -493,19 +495,20 @@ def test_unknown_mode_is_a_configuration_error(monkeypatch):
         open_console("rab")
 
 
-def test_dumb_terminal_gets_plain_lines(monkeypatch):
+@pytest.mark.parametrize("mode", [None, "bar"])
+def test_dumb_terminal_gets_plain_lines(monkeypatch, mode):
     monkeypatch.setenv("TERM", "dumb")
     console = terminal_console()
 
-    with ProgressLine(snapshot, title="t", console=console):
+    with ProgressLine(snapshot, title="t", console=console, mode=mode):
         pass
 
     assert console.file.getvalue() == "t: epoch 0, it 0, 0:00\n"
 
 
+@pytest.mark.filterwarnings("ignore:install:UserWarning")
 def test_notebook_without_widgets_gets_plain_lines(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     console = Console(force_jupyter=True, file=io.StringIO())
 
     with ProgressLine(snapshot, title="t", console=console):
@@ -596,7 +599,7 @@ TERMINAL_SCRIPT = """
     import logging, os, sys, time
     from jade.progress import ConsoleHandler, ProgressLine, Snapshot, open_console
 
-    console = open_console()
+    console = open_console() if sys.argv[1:] == ["shared"] else None
     logging.basicConfig(handlers=[ConsoleHandler(console)], format="%(message)s")
     state = {"iteration": 0}
 
@@ -610,6 +613,7 @@ TERMINAL_SCRIPT = """
             if state["iteration"] == 10:
                 print("printed [/x] " + "y" * 120)
             if state["iteration"] == 20:
+                print("[/x]", end="", flush=True)
                 logging.warning("logged")
                 line.note("noted")
             if state["iteration"] == 30:
@@ -621,8 +625,8 @@ TERMINAL_SCRIPT = """
 """
 
 
-def run_in_terminal(script, **streams):
-    """Run the script on a pseudo terminal 100 columns wide; return what the terminal got."""
+def run_in_terminal(script, *arguments, **streams):
+    """Run the script on a pseudo terminal 100 columns wide; return what it and a pipe got."""
     import fcntl
     import pty
     import struct
@@ -630,7 +634,7 @@ def run_in_terminal(script, **streams):
 
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    command = [sys.executable, "-c", textwrap.dedent(script)]
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
     streams = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
     # The environment as Python sees it: readline puts COLUMNS into the other one.
     with subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), **streams) as process:
@@ -652,14 +656,15 @@ def read_terminal(master):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
-def test_terminal_shows_one_line_that_is_rewritten():
-    output, _ = run_in_terminal(TERMINAL_SCRIPT)
+@pytest.mark.parametrize("console", ["shared", "default"])
+def test_terminal_shows_one_line_that_is_rewritten(console):
+    output, _ = run_in_terminal(TERMINAL_SCRIPT, console)
 
     lines = screen(output)
     assert lines[0] == "printed [/x] " + "y" * 120
-    assert lines[1:4] == ["logged", "noted", "child 0"]
-    assert re.fullmatch(r"vae ━{12} 100%  epoch 4/4  it 40  \d+\.?\d* it/s .*loss 0.25", lines[4])
-    assert lines[5:] == ["after", ""]
+    assert lines[1:5] == ["[/x]", "logged", "noted", "child 0"]
+    assert re.fullmatch(r"vae ━{12} 100%  epoch 4/4  it 40  \d+\.?\d* it/s .*loss 0.25", lines[5])
+    assert lines[6:] == ["after", ""]
     assert output.count("\r\x1b[2K") >= 5
 
 
@@ -667,6 +672,6 @@ def test_terminal_shows_one_line_that_is_rewritten():
 def test_standard_output_in_a_pipe_stays_out_of_the_terminal():
     output, piped = run_in_terminal(TERMINAL_SCRIPT, stdout=subprocess.PIPE)
 
-    assert piped == "printed [/x] " + "y" * 120 + "\nafter\n"
+    assert piped == "printed [/x] " + "y" * 120 + "\n[/x]after\n"
     assert screen(output)[:3] == ["logged", "noted", "child 0"]
     assert "100%" in screen(output)[3]
