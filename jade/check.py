@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator
 
 from jade.assemble import find_architecture_file
-from jade.components import signature_of
 from jade.errors import ComponentError, ConfigError, suggest
 from jade.resolve import Resolved
+from jade.signatures import signature_of
 from jade.stopping import parse_threshold
 
 

@@ -1,21 +1,19 @@
 """The command line: parse it, call one function, turn an error into an exit code."""
 
 import argparse
-import logging
+import contextlib
 import os
 import sys
-import textwrap
-import traceback
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from jade import __version__
-from jade.command_line import add_settings, collect_overrides
-from jade.config import Configuration, Sources, load
-from jade.errors import JadeError
+from jade.command_line import ArgumentParser, add_settings, collect_overrides
+from jade.errors import ConfigError, JadeError, suggest
 
+# Everything else is imported where it is used: `jade --help` answers at once.
 if TYPE_CHECKING:
+    from jade.config import Configuration
     from jade.resolve import Resolved
     from jade.run import FinishedRun
 
@@ -26,7 +24,7 @@ JADE trains PyTorch models from configuration files.
   jade check  (the same arguments)   say what is wrong, without data, network or GPU
   jade config (the same arguments)   show every value and where it comes from
 
-`jade COMMAND --help` explains the arguments.
+`jade COMMAND --help` explains the arguments, `jade --version` tells the version.
 """
 TEACHING = """\
 A run needs a trainer (--model_conf), datasets (--data_conf) and an amount (--epochs or
@@ -42,6 +40,7 @@ Values may hold $NAME, ${NAME} or ${NAME:-default}; a file .env supplies names, 
 Exit codes: 0 finished, 1 failed, 2 wrong configuration (nothing was started),
             75 stopped by a signal and resumable, 130 interrupted.
 """
+SOURCE_COLUMN = 48
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -57,63 +56,27 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         return super()._format_action_invocation(action)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="jade", description=OVERVIEW, formatter_class=_Help, usage="jade COMMAND [arguments]"
-    )
-    parser.add_argument("--version", action="version", version=f"jade {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, function, text in (
-        ("train", _train, "train a model"),
-        ("check", _check, "check a configuration without running it"),
-        ("config", _config, "print the resolved configuration with the source of each value"),
-    ):
-        command = commands.add_parser(
-            name,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            epilog=TEACHING,
-            formatter_class=_Help,
-            allow_abbrev=False,
-            usage=f"jade {name} --model_conf FILE --data_conf FILE --epochs N [arguments]",
-        )
-        command.set_defaults(function=function)
-        add_settings(command)
-        if name == "config":
-            command.add_argument(
-                "--sources",
-                action=argparse.BooleanOptionalAction,
-                default=True,
-                help="show where each value comes from",
-            )
-            command.add_argument(
-                "--expanded", action="store_true", help="show values with variables expanded"
-            )
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str | None = None) -> int:
     """Run the command line and return the exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _parser()
-    namespace, rest = parser.parse_known_args(tokens)
-    if namespace.command is None:
-        parser.print_help()
-        return 2 if rest else 0
     try:
-        configuration = load(
-            Sources(arguments=collect_overrides(namespace, rest), environ=dict(os.environ))
-        )
-        # Libraries and worker processes look here, and not into a file .env.
-        for name, value in configuration.environ.items():
-            os.environ.setdefault(name, value)
-        return int(namespace.function(configuration, namespace))
+        if not tokens or tokens[0] in ("-h", "--help", "help"):
+            print(OVERVIEW, end="")
+            return 0
+        if tokens[0] == "--version":
+            print(f"jade {__version__}")
+            return 0
+        return _run_command(tokens[0], tokens[1:], program or f"jade {tokens[0]}")
     except JadeError as error:
         print(f"jade: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("jade: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Somebody closed the pipe, as `| head` does; Python must not try to write what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Exception as error:
         _print_user_error(error)
         return 1
@@ -121,10 +84,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train_main() -> int:
     """Run ``train.py``."""
-    return main(["train", *sys.argv[1:]])
+    return main(["train", *sys.argv[1:]], program="python train.py")
 
 
-def _train(configuration: Configuration, _: argparse.Namespace) -> int:
+def _run_command(name: str, tokens: list[str], program: str) -> int:
+    if name not in COMMANDS:
+        what = "Which command?" if name.startswith("-") else f"There is no command {name!r}."
+        raise ConfigError(f"{what}{suggest(name, COMMANDS)} See jade --help.")
+    function, text = COMMANDS[name]
+    parser = ArgumentParser(
+        prog=program,
+        usage=f"{program} --model_conf FILE --data_conf FILE --epochs N [arguments]",
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=TEACHING,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    add_settings(parser)
+    if name == "config":
+        _add_config_flags(parser)
+    try:
+        namespace, rest = parser.parse_known_args(tokens)
+    except SystemExit:
+        # The help was printed.
+        return 0
+    from jade.config import Sources, load
+
+    overrides = collect_overrides(namespace, rest)
+    configuration = load(Sources(arguments=overrides, environ=dict(os.environ)))
+    with _exported(configuration.environ):
+        return function(configuration, namespace)
+
+
+def _add_config_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sources",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="show where each value comes from",
+    )
+    parser.add_argument(
+        "--expanded", action="store_true", help="show values with variables expanded"
+    )
+
+
+@contextlib.contextmanager
+def _exported(environ: Mapping[str, str]) -> Iterator[None]:
+    """Show what a file .env says to libraries and worker processes, which look nowhere else."""
+    added = {name: value for name, value in environ.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _train(configuration: "Configuration", _: argparse.Namespace) -> int:
+    import logging
+
     from jade.progress import ConsoleHandler
     from jade.run import execute
 
@@ -160,7 +178,7 @@ def _print_result(finished: "FinishedRun") -> None:
         print("dry run: everything works, nothing was kept")
 
 
-def _check(configuration: Configuration, _: argparse.Namespace) -> int:
+def _check(configuration: "Configuration", _: argparse.Namespace) -> int:
     from jade.check import find_problems
     from jade.errors import raise_all
     from jade.resolve import resolve
@@ -177,40 +195,37 @@ def _check(configuration: Configuration, _: argparse.Namespace) -> int:
     return 0
 
 
-def _config(configuration: Configuration, namespace: argparse.Namespace) -> int:
+def _config(configuration: "Configuration", namespace: argparse.Namespace) -> int:
     from jade.resolve import resolve
+    from jade.yaml_file import render
 
     resolved = resolve(configuration)
-    for text in configuration.notices:
+    for text in (*configuration.warnings, *configuration.notices):
         print(f"# {text}")
-    values = resolved.expanded if namespace.expanded else resolved.frozen
-    for line in _render(values, resolved, sources=namespace.sources):
-        print(line)
+    text = render(resolved.expanded if namespace.expanded else resolved.frozen)
+    print("\n".join(_with_sources(text, resolved)) if namespace.sources else text.rstrip("\n"))
     return 0
 
 
-def _render(
-    values: Mapping[Any, Any], resolved: "Resolved", *, sources: bool, path: tuple[Any, ...] = ()
-) -> list[str]:
-    from jade.yaml_file import render
+def _with_sources(text: str, resolved: "Resolved") -> Iterator[str]:
+    """Write behind each line where its value comes from."""
+    from jade.overrides import leaves
+    from jade.yaml_file import parse
 
-    lines: list[str] = []
-    for key, value in values.items():
-        inner = (*path, key)
-        indent = "  " * len(path)
-        if isinstance(value, Mapping) and value:
-            lines += [indent + render({key: None}).replace(" null\n", "")]
-            lines += _render(value, resolved, sources=sources, path=inner)
-            continue
-        text = textwrap.indent(render({key: value}).rstrip("\n"), indent)
-        first, *others = text.split("\n")
-        comment = f"  # {resolved.origin_of(inner)}" if sources else ""
-        lines += [f"{first:<48}{comment}" if comment else first, *others]
-    return lines
+    written = parse(text, "the configuration")
+    comments = {
+        written.origins[path].line: resolved.origin_of(path) for path, _ in leaves(written.values)
+    }
+    for number, line in enumerate(text.splitlines(), start=1):
+        comment = comments.get(number)
+        yield f"{line:<{SOURCE_COLUMN}}  # {comment}" if comment else line
 
 
 def _print_user_error(error: Exception) -> None:
     """Print the user's own traceback: the frames of JADE around it say nothing to them."""
+    import traceback
+    from pathlib import Path
+
     from jade.hints import explain
 
     library = str(Path(__file__).parent)
@@ -223,6 +238,13 @@ def _print_user_error(error: Exception) -> None:
     hint = explain(error)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
+
+
+COMMANDS = {
+    "train": (_train, "train a model"),
+    "check": (_check, "check a configuration without running it"),
+    "config": (_config, "print the resolved configuration with the source of each value"),
+}
 
 
 if __name__ == "__main__":

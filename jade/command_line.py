@@ -1,16 +1,25 @@
 """Turn command-line arguments into overrides: flags, dotted keys, and what agents pass."""
 
 import argparse
-import json
 import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, closest
+from jade.origin import Origin
 from jade.overrides import Override, parse_override, parse_value
 from jade.settings import FIELDS, TYPES
-from jade.yaml_file import Origin
+
+LISTS = [name for name, kind in TYPES.items() if kind == tuple[str, ...]]
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that raises its complaints, as everything else in JADE does."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of ending the process."""
+        raise ConfigError(f"{message[:1].upper()}{message[1:]}.")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +27,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, field in FIELDS.items():
         title = field.metadata["group"]
-        group = groups.setdefault(title, parser.add_argument_group(title))
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
         spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-        group.add_argument(*spellings, dest=name, **_options(name))
+        groups[title].add_argument(*spellings, dest=name, **_options(name))
     override = parser.add_argument_group("any other value")
     override.add_argument(
         "--set",
@@ -35,7 +45,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def _options(name: str) -> dict[str, Any]:
     field, kind = FIELDS[name], TYPES[name]
     default = field.default
-    shown = f" (default: {default})" if default not in (None, (), False) else ""
+    shown = f" (default: {str(default).lower()})" if default not in (None, (), False) else ""
     options: dict[str, Any] = {
         "help": field.metadata["help"].replace("%", "%%") + shown,
         "default": argparse.SUPPRESS,
@@ -43,7 +53,7 @@ def _options(name: str) -> dict[str, Any]:
     }
     if kind is bool:
         options.update(nargs="?", const="true", metavar="true|false")
-    elif kind == tuple[str, ...]:
+    elif name in LISTS:
         options.update(action="append")
     elif typing.get_origin(kind) is typing.Literal:
         options.update(metavar="{" + ",".join(typing.get_args(kind)) + "}")
@@ -57,9 +67,18 @@ def collect_overrides(namespace: argparse.Namespace, rest: Sequence[str]) -> lis
         for name, value in vars(namespace).items()
         if name in FIELDS
     ]
-    for text in namespace.assignments:
-        overrides.append(parse_override(text, Origin("argument --set")))
-    return [*overrides, *_read_rest(list(rest))]
+    overrides += [parse_override(t, Origin("argument --set")) for t in namespace.assignments]
+    return _join_files([*overrides, *_read_rest(list(rest))])
+
+
+def _join_files(overrides: list[Override]) -> list[Override]:
+    """Make one override of all configuration files: each adds to the others."""
+    named = [override.value for override in overrides if override.key == "config"]
+    if len(named) < 2:
+        return overrides
+    files = [file for value in named for file in ([value] if isinstance(value, str) else value)]
+    others = [override for override in overrides if override.key != "config"]
+    return [Override("config", files, Origin("argument --config")), *others]
 
 
 def _read(name: str, value: Any) -> Any:
@@ -79,34 +98,53 @@ def _read_rest(tokens: list[str]) -> Iterator[Override]:
             yield _read_flag(token, tokens)
         elif token.startswith("{") or (token.endswith(".json") and Path(token).is_file()):
             yield from _read_json(token)
-        elif "=" in token:
+        elif "=" in token and not token.startswith("-"):
             yield parse_override(token, Origin(f"argument {token.partition('=')[0]}"))
+        elif token.endswith((".yml", ".yaml")):
+            yield Override("config", [token], Origin("argument"))
         else:
-            raise ConfigError(
-                f"The argument {token!r} is not understood: write --flag VALUE, or key=value."
-            )
+            raise ConfigError(_misunderstood(token))
+
+
+def _misunderstood(token: str) -> str:
+    if token.startswith("-"):
+        meant = closest(token.lstrip("-").partition("=")[0].replace("-", "_"), FIELDS)
+        hint = f" Did you mean --{meant}?" if meant else ""
+        return f"There is no flag {token}: flags begin with two dashes.{hint}"
+    return (
+        f"The argument {token!r} is not understood: write --flag VALUE, key=value, or a YAML file "
+        "as for --config. A value with blanks needs quotes."
+    )
 
 
 def _read_flag(token: str, tokens: list[str]) -> Override:
     key, equals, value = token[2:].partition("=")
-    origin = Origin(f"argument --{key}")
+    if not key:
+        raise ConfigError(f"{token!r} is no argument: a key must follow the dashes.")
     if equals:
-        return Override(key, parse_value(value), origin)
+        return Override(key, parse_value(value), Origin(f"argument --{key}"))
+    if "." not in key:
+        # An unknown flag: the resolver says so, with what was probably meant.
+        if tokens and not tokens[0].startswith("--"):
+            tokens.pop(0)
+        return Override(key, value=True, origin=Origin(f"argument --{key}"))
     if not tokens or tokens[0].startswith("--"):
-        if "." not in key:
-            # An unknown flag: the resolver says so, with what was probably meant.
-            return Override(key, value=True, origin=origin)
-        raise ConfigError(f"{token} needs a value: {token}=VALUE.")
-    return Override(key, parse_value(tokens.pop(0)), origin)
+        # So a sweep passes switches that are on: ${args_no_boolean_flags}.
+        return Override(key, value=True, origin=Origin(f"argument --{key} without a value"))
+    return Override(key, parse_value(tokens.pop(0)), Origin(f"argument --{key}"))
 
 
 def _read_json(token: str) -> Iterator[Override]:
     """Read what ``${args_json}`` and ``${args_json_file}`` of a sweep command become."""
+    import json
+
     source = "argument {...}" if token.startswith("{") else f"argument {token}"
     text = token if token.startswith("{") else Path(token).read_text()
     try:
         values = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{source} is not JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} must hold an object: {{key: value}}.")
     for key, value in values.items():
         yield Override(str(key), value, Origin(source))

@@ -1,4 +1,4 @@
-"""Load and merge configuration files, and remember where each value came from."""
+"""Collect a configuration from files, environment and sweep, with the origin of each value."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jade.envvars import read_environment
-from jade.errors import ConfigError
-from jade.overrides import Override, join_key, leaves, merge
-from jade.settings import ALIASES, FIELDS, FILES, SECTIONS
-from jade.yaml_file import Document, KeyPath, Origin, load_mapping
+from jade.envvars import expand_text, read_environment
+from jade.errors import ConfigError, VariableError
+from jade.file_tree import load_tree, merge_document
+from jade.origin import KeyPath, Origin
+from jade.overrides import Override, exists, find, join_key, leaves
+from jade.plain import require_plain
+from jade.settings import ALIASES, FIELDS, FILES, SECTIONS, canonical
+from jade.yaml_file import Document, load_mapping
 
-DEFAULT_CONFIGS = "default_configs"
 # Environment variables that stand for a setting; a flag wins over them.
 ENVIRONMENT_SETTINGS = {"DEVICE": "device", "EXPERIMENTS_ROOT": "experiments_root"}
 SWEEP = Origin("sweep")
@@ -21,24 +23,32 @@ WANDB_KEYS = ("_wandb", "wandb_version")
 
 
 @dataclass
-class Configuration:
+class Configuration(Document):
     """Nested values with their origins, and the overrides that are still to be applied."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[KeyPath, Origin] = field(default_factory=dict)
     overrides: list[Override] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
-        """Merge a document below a prefix; what it says wins."""
-        values: Any = document.values
-        for part in reversed(prefix):
-            values = {part: values}
-        merge(self.values, values)
-        self.origins.update({(*prefix, *path): o for path, o in document.origins.items()})
-        self.warnings += document.warnings
+        """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
+        for path, value in leaves(document.values):
+            origin = document.origins.get(path)
+            if origin is not None:
+                self.note_replaced((*prefix, *path), value, origin)
+        merge_document(self, document, prefix)
+
+    def note_replaced(self, path: KeyPath, new: Any, origin: Origin) -> None:
+        """Note that a value which somebody wrote is about to be replaced by another one."""
+        written = self.origins.get(path)
+        if written is None or not exists(self.values, path):
+            return
+        old = find(self.values, path)
+        if old != new:
+            self.notices.append(
+                f"{join_key(path)} = {new!r} ({origin}) replaces {old!r} ({written})"
+            )
 
     def origin(self, path: KeyPath) -> Origin | None:
         """Find where the value at a path, or else the mapping around it, was written."""
@@ -67,25 +77,23 @@ def load(sources: Sources) -> Configuration:
 
     The overrides themselves stay aside: short forms need the signatures of the classes.
     """
-    sweep = read_sweep(sources.environ)
-    overrides = [*_spread(sources.arguments), *_spread(sweep)]
+    overrides = [*_spread(sources.arguments), *_spread(read_sweep(sources.environ))]
     chosen = {override.key: override.value for override in overrides if override.key in FIELDS}
-    environ = read_environment(sources.environ, chosen.get("env_file"))
-    configuration = Configuration(overrides=overrides, environ=environ)
-    for path in _as_paths(chosen.get("config", ())):
+    configuration = Configuration(overrides=overrides)
+    for path in _as_paths(chosen.get("config")):
         configuration.add(_load_sectioned(path))
+    env_file = chosen.get("env_file", configuration.values.get("env_file"))
+    if env_file is not None:
+        env_file = str(_expand_path(env_file, "env_file", sources.environ))
+    configuration.environ = read_environment(sources.environ, env_file)
     for section in SECTIONS:
         named = chosen.get(f"{section}_conf", configuration.values.get(f"{section}_conf"))
         if named is not None:
-            configuration.add(_load_section(Path(str(named)), section), (section,))
+            path = _expand_path(named, f"--{section}_conf", configuration.environ)
+            configuration.add(_load_section(path, section), (section,))
         if section in sources.sections:
-            given = Document(copy.deepcopy(dict(sources.sections[section])))
-            given.origins[()] = Origin(f"argument {section}=")
-            configuration.add(given, (section,))
-    for variable, key in ENVIRONMENT_SETTINGS.items():
-        if environ.get(variable):
-            configuration.values[key] = environ[variable]
-            configuration.origins[(key,)] = Origin(f"environment variable {variable}")
+            configuration.add(_as_document(section, sources.sections[section]), (section,))
+    _add_environment_settings(configuration)
     return configuration
 
 
@@ -95,7 +103,7 @@ def read_sweep(environ: Mapping[str, str]) -> list[Override]:
     if not path:
         return []
     overrides = []
-    for key, entry in load_mapping(Path(path)).values.items():
+    for key, entry in load_mapping(Path(path), "WANDB_SWEEP_PARAM_PATH").values.items():
         if key in WANDB_KEYS:
             continue
         value = entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry
@@ -107,16 +115,13 @@ def _spread(overrides: Sequence[Override]) -> list[Override]:
     """Turn overrides with mappings as values into one override for each value within."""
     spread = []
     for override in overrides:
-        first, *_ = override.path
-        if first in WANDB_KEYS:
+        if override.path[0] in WANDB_KEYS:
             continue
-        if isinstance(override.value, Mapping) and override.value:
-            spread += [
-                Override(f"{override.key}.{join_key(path)}", value, override.origin)
-                for path, value in leaves(override.value)
-            ]
-        else:
-            spread.append(Override(override.key, override.value, override.origin))
+        path = canonical(override.path)
+        value = require_plain(override.value, path)
+        filled = isinstance(value, dict) and value
+        for inner, item in leaves(value) if filled else [((), value)]:
+            spread.append(Override(join_key((*path, *inner)), item, override.origin))
     return spread
 
 
@@ -124,66 +129,98 @@ def _as_paths(value: Any) -> list[Path]:
     return [Path(item) for item in ([value] if isinstance(value, str) else value or ())]
 
 
+def _expand_path(named: Any, key: str, environ: Mapping[str, str]) -> Path:
+    if not isinstance(named, str):
+        raise ConfigError(f"{key} takes the path of a file, not {named!r}.")
+    expanded, missing = expand_text(named, environ)
+    if missing:
+        raise VariableError(f"{key}: {named!r} needs the variable {missing[0]}, which is not set.")
+    return Path(expanded.text)
+
+
+def _add_environment_settings(configuration: Configuration) -> None:
+    for variable, key in ENVIRONMENT_SETTINGS.items():
+        value = configuration.environ.get(variable)
+        if value:
+            origin = Origin(f"environment variable {variable}")
+            configuration.add(Document({key: value}, {(key,): origin}))
+
+
+def _as_document(section: str, given: Mapping[str, Any]) -> Document:
+    """Make a document of a mapping that Python code gives, without keeping a hold on it."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"The section {section!r} must be a mapping, not {given!r}.")
+    values = require_plain(given, (section,))
+    origin = Origin(f"argument {section}=")
+    return Document(values, dict.fromkeys(_all_paths(values), origin))
+
+
+def _all_paths(values: Any, path: KeyPath = ()) -> list[KeyPath]:
+    inner = values.items() if isinstance(values, dict) else ()
+    return [path, *(below for key, item in inner for below in _all_paths(item, (*path, key)))]
+
+
 def _load_sectioned(path: Path) -> Document:
-    document = load_tree(path)
+    document = load_tree(path, "--config")
+    if isinstance(document.values.get("class"), str):
+        raise ConfigError(
+            f"{path} describes a single component: is it a file for --model_conf? In a file for "
+            "--config it stands below its section, such as model:"
+        )
+    if "config" in document.values:
+        origin = document.origins[("config",)]
+        raise ConfigError(f"{origin}: a file includes others by default_configs, not by config.")
     for alias, name in ALIASES.items():
-        if alias not in document.values:
-            continue
-        if name in document.values:
-            raise ConfigError(f"{path} has both {alias!r} and {name!r}, which mean the same.")
-        document.values[name] = document.values.pop(alias)
-        renamed = {p: o for p, o in document.origins.items() if p[:1] == (alias,)}
-        document.origins.update({(name, *p[1:]): origin for p, origin in renamed.items()})
+        _rename(document, alias, name, path)
     for name in SECTIONS:
         if not isinstance(document.values.get(name, {}), dict):
-            origin = document.origins.get((name,), path)
-            raise ConfigError(f"{origin}: the section {name!r} must be a mapping.")
+            where = document.origins.get((name,), path)
+            hint = f" A file is named by {name}_conf: FILE." if f"{name}_conf" in FILES else ""
+            raise ConfigError(
+                f"{where}: the section {name!r} must be a mapping, "
+                f"not {document.values[name]!r}.{hint}"
+            )
     return document
 
 
+def _rename(document: Document, alias: str, name: str, path: Path) -> None:
+    if alias not in document.values:
+        return
+    if name in document.values:
+        raise ConfigError(f"{path} has both {alias!r} and {name!r}, which mean the same.")
+    document.values[name] = document.values.pop(alias)
+    for old in [old for old in document.origins if old[:1] == (alias,)]:
+        renamed = (name, *old[1:])
+        document.origins[renamed] = document.origins.pop(old)
+
+
 def _load_section(path: Path, section: str) -> Document:
-    document = load_tree(path)
-    if section in document.values and "class" not in document.values:
+    flag = f"--{section}_conf"
+    document = load_tree(path, flag)
+    values = document.values
+    if _is_described(values):
+        if section != "model":
+            raise ConfigError(
+                f"{path}: {flag} holds descriptions by name. Write:\n"
+                f"    {'train' if section == 'data' else 'MyName'}:\n"
+                f"      class: {values['class']}\n      params: ...\n"
+                "    (or is it a file for --model_conf?)"
+            )
+    elif section in values and not (section != "model" and _is_described(values[section])):
         raise ConfigError(
             f"{path} has a section {section!r} of its own: give it with --config, "
-            f"or remove the line '{section}:' for --{section}_conf."
+            f"or remove the line '{section}:' for {flag}."
+        )
+    elif section == "model" and values and all(_is_described(item) for item in values.values()):
+        raise ConfigError(
+            f"{path} holds descriptions by name ({', '.join(map(str, values))}): is it a file for "
+            f"--data_conf or --eval_conf? {flag} takes the one description of the trainer."
         )
     return document
 
 
-def load_tree(path: Path) -> Document:
-    """Load a file below which its ``default_configs`` are merged, each file once."""
-    tree = Configuration()
-    _add_tree(path, (), set(), tree)
-    return Document(tree.values, tree.origins, tree.warnings)
-
-
-def _add_tree(path: Path, chain: tuple[Path, ...], seen: set[Path], tree: Configuration) -> None:
-    resolved = path.resolve()
-    if resolved in (item.resolve() for item in chain):
-        circle = " -> ".join(str(item) for item in (*chain, path))
-        raise ConfigError(f"{DEFAULT_CONFIGS} go round in a circle: {circle}.")
-    if resolved in seen:
-        return
-    seen.add(resolved)
-    document = load_mapping(path)
-    included = document.values.pop(DEFAULT_CONFIGS, [])
-    origin = document.origins.pop((DEFAULT_CONFIGS,), Origin(str(path)))
-    names: Any = [included] if isinstance(included, str) else included
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"{origin}: {DEFAULT_CONFIGS} takes a path or a list of paths.")
-    for name in names:
-        _add_tree(_find_included(name, path, origin), (*chain, path), seen, tree)
-    tree.add(document)
-
-
-def _find_included(name: str, including: Path, origin: Origin) -> Path:
-    candidates = [including.parent / name, Path(name)]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    tried = " and ".join(str(candidate) for candidate in candidates)
-    raise ConfigError(f"{origin}: {DEFAULT_CONFIGS} names {name!r}; there is no {tried}.")
+def _is_described(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("class"), str)
 
 
 def freeze(values: Mapping[str, Any]) -> dict[str, Any]:

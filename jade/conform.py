@@ -97,22 +97,27 @@ def _conform_literal(value: Any, expected: Any) -> Any:
 def _conform_sequence(value: Any, expected: Any, kind: Any) -> Any:
     if not isinstance(value, (list, tuple)):
         raise Mismatch(describe(expected))
-    items = typing.get_args(expected)
-    if kind is tuple and items and items[-1] is not Ellipsis:
+    items = typing.get_args(expected) or (Any,)
+    if kind is tuple and items[-1] is not Ellipsis and typing.get_args(expected):
         if len(items) != len(value):
             raise Mismatch(describe(expected))
-        return tuple(conform(item, each) for item, each in zip(value, items, strict=True))
-    fitted = [conform(item, items[0]) for item in value] if items else list(value)
+    else:
+        items = (items[0],) * len(value)
+    try:
+        fitted = [conform(item, each) for item, each in zip(value, items, strict=True)]
+    except Mismatch:
+        raise Mismatch(describe(expected)) from None
     return kind(fitted) if kind in (tuple, set, frozenset) else fitted
 
 
 def _conform_mapping(value: Any, expected: Any) -> Any:
     if not isinstance(value, Mapping):
         raise Mismatch(describe(expected))
-    arguments = typing.get_args(expected)
-    if not arguments:
-        return dict(value)
-    return {conform(key, arguments[0]): conform(item, arguments[1]) for key, item in value.items()}
+    keys, items = typing.get_args(expected) or (Any, Any)
+    try:
+        return {conform(key, keys): conform(item, items) for key, item in value.items()}
+    except Mismatch:
+        raise Mismatch(describe(expected)) from None
 
 
 def _conform_plain(value: Any, expected: Any) -> Any:
@@ -146,15 +151,17 @@ def _to_float(value: Any) -> float:
 
 def _to_bool(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Mismatch("bool (true or false)")
+        raise Mismatch("true or false")
     return value
 
 
 def _to_str(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if isinstance(value, (bool, float)):
+        raise Mismatch("text (quote it, if text is meant)")
     if not isinstance(value, str):
-        raise Mismatch("str (quote it, if text is meant)")
+        raise Mismatch("text")
     return value
 
 
@@ -179,17 +186,35 @@ _CONVERTERS: dict[Any, Callable[[Any], Any]] = {
 
 
 def describe(expected: Any) -> str:
-    """Render a type as a user writes it."""
-    if expected in (None, type(None)):
-        return "null"
-    origin = typing.get_origin(expected)
+    """Render a type as users of configuration files call it."""
+    if expected in _NAMES:
+        return _NAMES[expected]
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(describe(member) for member in typing.get_args(expected))
+        return " or ".join(describe(member) for member in arguments)
     if origin is typing.Literal:
-        return "one of " + ", ".join(repr(choice) for choice in typing.get_args(expected))
-    if origin is not None:
-        inner = ", ".join(describe(argument) for argument in typing.get_args(expected))
-        return f"{getattr(origin, '__name__', origin)}[{inner}]"
-    if expected is Ellipsis:
-        return "..."
+        return "one of " + ", ".join(repr(choice) for choice in arguments)
+    if (origin or expected) in SEQUENCES:
+        return _describe_list(expected, arguments)
+    if (origin or expected) in MAPPINGS:
+        inner = f" from {describe(arguments[0])} to {describe(arguments[1])}" if arguments else ""
+        return f"mapping{inner}"
     return str(getattr(expected, "__name__", expected))
+
+
+def _describe_list(expected: Any, arguments: tuple[Any, ...]) -> str:
+    if not arguments:
+        return "list"
+    if typing.get_origin(expected) is tuple and arguments[-1] is not Ellipsis:
+        return f"list of {len(arguments)}: {', '.join(describe(each) for each in arguments)}"
+    return f"list of {describe(arguments[0])}"
+
+
+_NAMES = {
+    Any: "anything",
+    None: "null",
+    type(None): "null",
+    bool: "true or false",
+    str: "text",
+    Path: "text",
+}

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jade.errors import ConfigError
-from jade.yaml_file import parse_scalar
+from jade.errors import ConfigError, closest
+from jade.scalar import parse_scalar
 
+# A default may hold variables itself: ${SCRATCH:-${HOME}/data}.
 VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<name>[A-Za-z_]\w*)"
-    r"|\{(?P<braced>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<bad>\{[^}]*\}?))"
+    r"|\{(?P<braced>[A-Za-z_]\w*)(?::-(?P<default>(?:[^{}]|\$\{[^{}]*\})*))?\}"
+    r"|(?P<bad>\{[^}]*\}?))"
 )
 
 
@@ -45,7 +47,7 @@ def expand_text(text: str, environ: Mapping[str, str]) -> tuple[Expanded, list[s
         if value:
             return value
         if match["default"] is not None:
-            return str(match["default"])
+            return VARIABLE.sub(replacement, match["default"])
         if value is None:
             missing.append(name)
         return ""
@@ -54,18 +56,10 @@ def expand_text(text: str, environ: Mapping[str, str]) -> tuple[Expanded, list[s
     return Expanded(expanded, parse_scalar(expanded)), missing
 
 
-def expand(value: Any, environ: Mapping[str, str]) -> Any:
-    """Expand every text in a nested value; a variable that is not set is a ConfigError."""
-    if isinstance(value, Mapping):
-        return {key: expand(item, environ) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [expand(item, environ) for item in value]
-    if not has_variables(value):
-        return value
-    expanded, missing = expand_text(value, environ)
-    if missing:
-        raise ConfigError(f"{value!r}: the variable {missing[0]} is not set.")
-    return expanded.value
+def similar_variable(name: str, environ: Mapping[str, str]) -> str:
+    """Render the variable that was probably meant, as text after a sentence."""
+    meant = closest(name, environ)
+    return f" Is {meant} meant, which is set?" if meant else ""
 
 
 def read_environment(environ: Mapping[str, str], env_file: str | None) -> dict[str, str]:
@@ -75,10 +69,14 @@ def read_environment(environ: Mapping[str, str], env_file: str | None) -> dict[s
     """
     path = Path(env_file or ".env")
     if not path.is_file():
-        if env_file is not None:
-            raise ConfigError(f"--env_file {env_file} does not exist.")
-        return dict(environ)
+        if env_file is None:
+            return dict(environ)
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise ConfigError(f"--env_file {env_file} {what}; a file with lines NAME=value is needed.")
     from dotenv import dotenv_values
 
-    from_file = dotenv_values(path, interpolate=False)
+    try:
+        from_file = dotenv_values(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--env_file {path} cannot be read: {error}.") from error
     return {**{key: value for key, value in from_file.items() if value is not None}, **environ}

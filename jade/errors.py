@@ -12,7 +12,6 @@
           +-- NonFiniteLossError  a loss item became NaN or infinite
 """
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 
@@ -52,6 +51,20 @@ class NonFiniteLossError(TrainingError):
     """A loss item became NaN or infinite."""
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Find what was probably meant by a name, or None when nothing is like it."""
+    # Imported here, because `jade --help` has nothing to suggest.
+    import difflib
+
+    lowered = {item.lower(): item for item in sorted(known, reverse=True)}
+    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    if matches:
+        return lowered[matches[0]]
+    # A name that was cut short, such as a class without its suffix "Trainer".
+    longer = sorted((n for n in lowered if len(name) > 3 and n.startswith(name.lower())), key=len)
+    return lowered[longer[0]] if longer else None
+
+
 def suggest(name: str, known: Iterable[str], *, limit: int = 12) -> str:
     """Render what was probably meant by ``name`` and what is known, as text after a sentence.
 
@@ -60,12 +73,11 @@ def suggest(name: str, known: Iterable[str], *, limit: int = 12) -> str:
     names = sorted({str(item) for item in known})
     if not names:
         return ""
-    lowered = {item.lower(): item for item in reversed(names)}
-    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    meant = closest(name, names)
     details = known if isinstance(known, Mapping) else {}
     listed = [f"{item} ({details[item]})" if item in details else item for item in names[:limit]]
     rest = f", ... ({len(names)} in all)" if names[limit:] else ""
-    hint = f" Did you mean {lowered[matches[0]]!r}?" if matches else ""
+    hint = f" Did you mean {meant!r}?" if meant else ""
     return f"{hint} Known: {', '.join(listed)}{rest}."
 
 
@@ -76,5 +88,7 @@ def raise_all(problems: Sequence[str], error: type[ConfigError] = ConfigError) -
     unique = list(dict.fromkeys(problems))
     if len(unique) == 1:
         raise error(unique[0])
-    listed = "\n".join(f"  {number}. {text}" for number, text in enumerate(unique, start=1))
+    listed = "\n".join(
+        f"  {number}. {text}".replace("\n", "\n     ") for number, text in enumerate(unique, 1)
+    )
     raise error(f"{len(unique)} problems:\n{listed}")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jade.errors import ConfigError
-from jade.yaml_file import KeyPath, Origin, parse, parse_scalar
+from jade.origin import KeyPath, Origin
+from jade.scalar import parse_scalar
 
 # One part of a dotted key: a bracketed Python literal (a key that is no text), or escaped text.
-PART = re.compile(r"\[(?P<literal>[^\]]*)\](?=\.|$)|(?P<text>(?:\\.|[^\\.])*)")
+PART = re.compile(r"\[(?P<literal>[^\]]*)\](?=\.|\Z)|(?P<text>(?:\\.|[^\\.])*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,22 @@ def parse_value(text: str) -> Any:
     stripped = text.strip()
     if stripped == "None":
         return None
-    if stripped[:1] in ("{", "[", "(", "'", '"'):
-        try:
-            return ast.literal_eval(stripped)
-        except (ValueError, SyntaxError, MemoryError):
-            return _parse_flow(stripped)
-    return parse_scalar(stripped) if stripped else ""
+    if stripped[:1] not in ("{", "[", "(", "'", '"'):
+        return parse_scalar(stripped) if stripped else ""
+    try:
+        value = ast.literal_eval(stripped)
+    except (ValueError, SyntaxError, MemoryError):
+        return _parse_flow(stripped)
+    # Python reads {1, 2} as a set, which YAML does not have.
+    return _parse_flow(stripped) if isinstance(value, set) else value
 
 
 def _parse_flow(text: str) -> Any:
+    # Imported here, because `jade --help` needs no YAML.
+    from jade.yaml_file import parse
+
     try:
-        return parse(text, "override").values
+        return parse(text, "it").values
     except ConfigError as error:
         raise ConfigError(f"{text!r} is neither a Python literal nor YAML: {error}") from error
 
@@ -53,9 +59,9 @@ def _parse_flow(text: str) -> Any:
 def parse_override(text: str, origin: Origin) -> Override:
     """Parse ``key=value``."""
     key, equals, value = text.partition("=")
-    if not equals or not key:
+    if not equals or not key.strip():
         raise ConfigError(f"{origin}: {text!r} is not of the form key=value.")
-    return Override(key, parse_value(value), origin)
+    return Override(key.strip(), parse_value(value), origin)
 
 
 def join_key(path: Iterable[Any]) -> str:
@@ -78,13 +84,21 @@ def split_key(key: str) -> KeyPath:
         match = PART.match(key, position)
         if match is None or (match.end() < len(key) and key[match.end()] != "."):
             raise ConfigError(f"{key!r} is not a dotted key (a backslash escapes one character).")
-        literal = match["literal"]
-        parts.append(
-            re.sub(r"\\(.)", r"\1", match["text"]) if literal is None else ast.literal_eval(literal)
-        )
+        parts.append(_read_part(key, match))
         if match.end() == len(key):
             return tuple(parts)
         position = match.end() + 1
+
+
+def _read_part(key: str, match: re.Match[str]) -> Any:
+    if match["literal"] is None:
+        return re.sub(r"\\(.)", r"\1", match["text"], flags=re.DOTALL)
+    try:
+        return ast.literal_eval(match["literal"])
+    except (ValueError, SyntaxError) as error:
+        raise ConfigError(
+            f"{key!r} is not a dotted key: in brackets stands a number, such as [0]."
+        ) from error
 
 
 def flatten(values: Mapping[Any, Any]) -> dict[str, Any]:
@@ -123,7 +137,7 @@ def inflate(flat: Mapping[str, Any]) -> dict[Any, Any]:
 def find(values: Any, path: KeyPath) -> Any:
     """Find the value at a path; KeyError when there is none. Lists take their index."""
     for part in path:
-        if isinstance(values, list) and str(part).isdigit() and int(part) < len(values):
+        if _is_place(values, part):
             values = values[int(part)]
         elif isinstance(values, Mapping) and part in values:
             values = values[part]
@@ -132,31 +146,35 @@ def find(values: Any, path: KeyPath) -> Any:
     return values
 
 
+def exists(values: Any, path: KeyPath) -> bool:
+    """Tell whether there is a value at a path."""
+    try:
+        find(values, path)
+    except KeyError:
+        return False
+    return True
+
+
 def assign(values: dict[Any, Any], path: KeyPath, value: Any) -> None:
-    """Set the value at a path, making mappings on the way; a mapping is merged, not replaced."""
+    """Set the value at a path, making mappings on the way."""
     target: Any = values
-    for depth, part in enumerate(path[:-1]):
-        if isinstance(target, list) and str(part).isdigit() and int(part) < len(target):
-            target = target[int(part)]
-            continue
-        if not isinstance(target, dict):
+    for depth, part in enumerate(path):
+        is_last = depth == len(path) - 1
+        if _is_place(target, part):
+            part = int(part)
+        elif not isinstance(target, dict):
             where = join_key(path[:depth])
-            raise ConfigError(f"{join_key(path)!r}: {where} is {target!r}, which has no keys.")
-        target = target.setdefault(part, {})
-    _assign_last(target, path, value)
+            raise ConfigError(f"{join_key(path)!r}: {where} is {target!r}, which has no {part!r}.")
+        elif not is_last:
+            target.setdefault(part, {})
+        if is_last:
+            target[part] = copy.deepcopy(value)
+        target = target[part]
 
 
-def _assign_last(target: Any, path: KeyPath, value: Any) -> None:
-    last = path[-1]
-    if isinstance(target, list) and str(last).isdigit() and int(last) < len(target):
-        target[int(last)] = copy.deepcopy(value)
-    elif not isinstance(target, dict):
-        where = join_key(path[:-1])
-        raise ConfigError(f"{join_key(path)!r}: {where} is {target!r}, which has no {last!r}.")
-    elif isinstance(value, Mapping) and isinstance(target.get(last), dict):
-        merge(target[last], value)
-    else:
-        target[last] = copy.deepcopy(value)
+def _is_place(values: Any, part: Any) -> bool:
+    """Tell whether a part of a key names an existing place in a list."""
+    return isinstance(values, list) and str(part).isdigit() and int(part) < len(values)
 
 
 def merge(base: dict[Any, Any], update: Mapping[Any, Any]) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jade.conform import Mismatch, conform, describe
-from jade.errors import suggest
+from jade.conform import Mismatch, conform
+from jade.corrections import correction
+from jade.origin import KeyPath
 
 SECTIONS = ("model", "data", "eval", "loggers")
 # Settings that say where the sections are; a frozen configuration holds the sections themselves.
@@ -146,20 +147,33 @@ FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 TYPES = typing.get_type_hints(Settings)
 
 
+def canonical(path: KeyPath) -> KeyPath:
+    """Spell the first part of a key path as the configuration does."""
+    first = str(path[0])
+    underscored = first.replace("-", "_")
+    first = underscored if underscored in FIELDS else first
+    return (ALIASES.get(first, first), *path[1:])
+
+
 def fit(name: str, value: Any) -> tuple[Any, str | None]:
     """Fit a value to a setting; the second part is the problem, if there is one."""
+    kind = TYPES[name]
     if value is None:
-        return (None if type(None) in typing.get_args(TYPES[name]) else FIELDS[name].default), None
-    if isinstance(value, str) and TYPES[name] == tuple[str, ...]:
-        value = [item.strip() for item in value.split(",") if item.strip()]
+        return (None if type(None) in typing.get_args(kind) else FIELDS[name].default), None
+    if isinstance(value, str) and kind == tuple[str, ...]:
+        value = [item.strip() for item in value.split(",")] if name == "tags" else [value]
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_amount(name):
-        value = f"{value:g}" if value else str(value)
+        value = str(value)
     try:
-        return conform(value, TYPES[name]), None
-    except Mismatch:
-        choices = typing.get_args(TYPES[name])
-        hint = suggest(str(value), choices) if typing.get_origin(TYPES[name]) is Literal else ""
-        return None, f"{name} takes {describe(TYPES[name])}, not {value!r}.{hint}"
+        return conform(value, kind), None
+    except Mismatch as mismatch:
+        return None, f"{name} takes {mismatch}, not {value!r}.{_correction(name, value)}"
+
+
+def _correction(name: str, value: Any) -> str:
+    if name == "epochs" and isinstance(value, (float, str)):
+        return " For a part of an epoch, or another unit, there is --train_for '0.5 epochs'."
+    return correction(value, TYPES[name])
 
 
 def _is_amount(name: str) -> bool:

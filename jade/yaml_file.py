@@ -8,31 +8,19 @@ from typing import Any, cast
 
 import yaml
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, raise_all, suggest
+from jade.origin import KeyPath
+from jade.origin import Origin as Origin
+from jade.scalar import has_leading_zero, parse_scalar
 
-KeyPath = tuple[Any, ...]
-
-NULL = re.compile(r"~|null|Null|NULL|")
-BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
-INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-FLOAT = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
-    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-)
+# Long text stays on one line: folding it would change what some readers see.
+NEVER_FOLDED = 1_000_000
+YAML_ENDINGS = (".yml", ".yaml")
 # What is left of a YAML list whose dashes have no blank behind them: "-1024 -256".
 GLUED_LIST = re.compile(r"-\S+(\s+-\S+)+")
-NEGATIVE_NUMBER = re.compile(r"-[0-9.]+([eE][-+]?[0-9]+)?")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value was written."""
-
-    source: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        return self.source if self.line is None else f"{self.source}:{self.line}"
+# What counts as the end of a line to PyYAML, whose line numbers we report.
+LINE_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
+DASH = re.compile(r"(?:^|\s)-\s*")
 
 
 @dataclass
@@ -44,32 +32,28 @@ class Document:
     warnings: list[str] = field(default_factory=list)
 
 
-def parse_scalar(text: str) -> Any:
-    """Parse an unquoted scalar by the rules of YAML 1.2: ``1e-4`` is a number, ``on`` is text."""
-    if NULL.fullmatch(text):
-        return None
-    if BOOLEAN.fullmatch(text):
-        return text.lower() == "true"
-    if INTEGER.fullmatch(text):
-        return int(text, 10) if text.lstrip("+-").isdigit() else int(text, 0)
-    if FLOAT.fullmatch(text):
-        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    return text
+PLAIN, TEXT = "plain", "tag:yaml.org,2002:str"
+CONTAINERS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class _Composer(yaml.SafeLoader):
     """PyYAML's scanner and parser; scalars keep their text and are read by ``parse_scalar``."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name and type are PyYAML's
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Tell bare text, which may be a number, from text that is quoted or tagged as such."""
+        if kind is yaml.ScalarNode:
+            return PLAIN if implicit[0] else TEXT
+        return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
 
 
 class _Builder:
     """Turns composed nodes into values while noting origins and problems."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, text: str) -> None:
         self.document = Document(None)
         self.problems: list[str] = []
         self._source = source
+        self._lines = LINE_BREAK.split(text)
         self._open: set[int] = set()
 
     def build(self, node: yaml.Node, path: KeyPath, key_line: int | None = None) -> Any:
@@ -77,6 +61,8 @@ class _Builder:
         if id(node) in self._open:
             self._complain(node, "an anchor that contains itself cannot be used here")
             return None
+        if node.tag not in (PLAIN, TEXT, *CONTAINERS):
+            self._complain(node, f"the tag {node.tag!r} is not supported")
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -93,7 +79,7 @@ class _Builder:
         lines: dict[Any, int] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
-            if key == "<<" and key_node.style is None:
+            if key == "<<" and key_node.tag == PLAIN:
                 merged = {**self._merge_key(value_node, path), **merged}
                 continue
             line = key_node.start_mark.line + 1
@@ -117,36 +103,50 @@ class _Builder:
 
     def _key(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):
-            return parse_scalar(node.value) if node.style is None else node.value
+            return parse_scalar(node.value) if node.tag == PLAIN else node.value
         self._complain(node, "a key must be a plain value, not a list or a mapping")
         return None
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath, key_line: int | None) -> Any:
         text = str(node.value)
-        if not node.tag.startswith("tag:yaml.org,2002:"):
-            self._complain(node, f"the tag {node.tag!r} is not supported")
-        if node.style is not None:
+        if node.tag != PLAIN:
             return text
-        self._check_dashes(node, path, key_line)
+        if self._is_glued(node, key_line):
+            self._complain_of_dashes(node, path)
         if text == "None":
-            self.document.warnings.append(
-                f"{self._origin(node)}: None is read as null; write null, or 'None' for the text."
-            )
+            self._warn(node, "None is read as null; write null, or 'None' for the text.")
             return None
+        if has_leading_zero(text):
+            number = int(text)
+            self._warn(node, f"{text} is read as {number}; write that, or '{text}' for the text.")
         return parse_scalar(text)
 
-    def _check_dashes(self, node: yaml.Node, path: KeyPath, key_line: int | None) -> None:
-        text = str(node.value)
-        below_its_key = key_line is not None and node.start_mark.line + 1 > key_line
-        glued = GLUED_LIST.fullmatch(text)
-        if glued or (below_its_key and NEGATIVE_NUMBER.fullmatch(text)):
-            name = next((str(part) for part in reversed(path) if isinstance(part, str)), "key")
-            items = "".join(f"\n      - {item[1:]}" for item in text.split())
-            self._complain(
-                node,
-                f"{text!r} is not a list: a blank must follow each dash. "
-                f"Write:\n    {name}:{items}\n    (or quote the text, if text is meant)",
-            )
+    def _is_glued(self, node: yaml.ScalarNode, key_line: int | None) -> bool:
+        """Tell whether a list was meant, of which some dash has no blank behind it."""
+        first, last = node.start_mark.line, node.end_mark.line
+        if key_line is not None and first + 1 > key_line and node.value.startswith("-"):
+            return True
+        continued = self._lines[first + 1 : last + 1]
+        return bool(
+            GLUED_LIST.fullmatch(node.value)
+            or any(line.lstrip().startswith("-") for line in continued)
+        )
+
+    def _complain_of_dashes(self, node: yaml.ScalarNode, path: KeyPath) -> None:
+        name = next((str(part) for part in reversed(path) if isinstance(part, str)), "key")
+        parts = [part for part in DASH.split(node.value) if part]
+        items = "".join(f"\n      - {part}" for part in parts)
+        other = "quote the text, if text is meant"
+        if len(parts) == 1 and isinstance(parse_scalar(node.value), (int, float)):
+            other = f"for the number write {name}: {node.value} on one line"
+        self._complain(
+            node,
+            f"{node.value!r} is not a list: a blank must follow each dash. "
+            f"Write:\n    {name}:{items}\n    ({other})",
+        )
+
+    def _warn(self, node: yaml.Node, what: str) -> None:
+        self.document.warnings.append(f"{self._origin(node)}: {what}")
 
     def _origin(self, node: yaml.Node) -> Origin:
         return Origin(self._source, node.start_mark.line + 1)
@@ -163,10 +163,9 @@ def parse(text: str, source: str) -> Document:
         raise ConfigError(_syntax_message(error, source, text)) from error
     if node is None:
         return Document(None)
-    builder = _Builder(source)
+    builder = _Builder(source, text)
     builder.document.values = builder.build(node, ())
-    if builder.problems:
-        raise ConfigError("\n".join(builder.problems))
+    raise_all(builder.problems)
     return builder.document
 
 
@@ -175,7 +174,7 @@ def _syntax_message(error: yaml.YAMLError, source: str, text: str) -> str:
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     if mark is None:
         return f"{source}: {problem}."
-    lines = text.splitlines()
+    lines = LINE_BREAK.split(text)
     shown = lines[mark.line].rstrip() if mark.line < len(lines) else ""
     hint = ""
     if "\t" in shown:
@@ -187,44 +186,56 @@ def _syntax_message(error: yaml.YAMLError, source: str, text: str) -> str:
     return f"{source}:{mark.line + 1}: {problem}.{hint}\n    {shown}"
 
 
-def load(path: Path) -> Document:
-    """Load a YAML file; a file that is missing, empty, a folder or not text is a ConfigError."""
+def load(path: Path, asked_by: str = "") -> Document:
+    """Load a YAML file; a file that is missing, empty, a folder or not text is a ConfigError.
+
+    ``asked_by`` is the flag that names the file, for the message.
+    """
+    shown = f"{asked_by}: {path}" if asked_by else str(path)
     if path.is_dir():
-        raise ConfigError(f"{path} is a directory; a YAML file is needed.")
+        raise ConfigError(f"{shown} is a directory; a YAML file is needed.{_inside(path)}")
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} does not exist.{_neighbours(path)}") from error
+        raise ConfigError(f"{shown} does not exist.{_neighbours(path)}") from error
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file (byte {error.start} is no UTF-8).") from error
+        raise ConfigError(
+            f"{shown} is not a text file (byte {error.start} is no UTF-8)."
+        ) from error
     if "\0" in text:
-        raise ConfigError(f"{path} is not a text file (it contains NUL bytes).")
+        raise ConfigError(f"{shown} is not a text file (it contains NUL bytes).")
     document = parse(text, str(path))
     if document.values is None:
-        raise ConfigError(f"{path} is empty.")
+        raise ConfigError(f"{shown} is empty.")
     return document
 
 
-def load_mapping(path: Path) -> Document:
+def load_mapping(path: Path, asked_by: str = "") -> Document:
     """Load a YAML file that must hold a mapping at its top."""
-    document = load(path)
+    document = load(path, asked_by)
     if not isinstance(document.values, dict):
-        kind = type(document.values).__name__
+        kind = "list" if isinstance(document.values, list) else "single value"
         raise ConfigError(f"{path}:1: expected a mapping (key: value), got a {kind}.")
     return document
 
 
 def _neighbours(path: Path) -> str:
-    from jade.errors import suggest
-
     if not path.parent.is_dir():
         return f" There is no folder {path.parent} (the working directory is {Path.cwd()})."
-    names = [item.name for item in path.parent.iterdir() if item.suffix == path.suffix]
-    return suggest(path.name, names)
+    return suggest(path.name, _yaml_files(path.parent))
+
+
+def _inside(folder: Path) -> str:
+    names = ", ".join(str(folder / name) for name in _yaml_files(folder)[:5])
+    return f" It holds {names}." if names else ""
+
+
+def _yaml_files(folder: Path) -> list[str]:
+    return sorted(item.name for item in folder.iterdir() if item.suffix in YAML_ENDINGS)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -239,29 +250,27 @@ class _Dumper(yaml.SafeDumper):
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     ambiguous = parse_scalar(text) != text or text in ("None", "<<") or text.startswith("-")
     ambiguous = ambiguous or _differs_in_yaml_1_1(text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if ambiguous else None)
+    # Double quotes keep a text with line breaks on one line, where a comment can follow it.
+    style = '"' if "\n" in text else "'" if ambiguous else None
+    return dumper.represent_scalar(TEXT, text, style=style)
 
 
 def _differs_in_yaml_1_1(text: str) -> bool:
     """Tell whether other readers of the file would take the bare text for something else."""
     try:
         return bool(yaml.safe_load(text) != text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         return False
 
 
 def _represent_plain(dumper: yaml.SafeDumper, value: Any) -> yaml.Node:
     # Written under the string tag: with no implicit resolvers any other tag would be spelled out.
-    text = {None: "null", True: "true", False: "false"}.get(value) if _is_constant(value) else None
+    text = "null" if value is None else str(value).lower()
     if isinstance(value, float):
-        text = repr(value).replace("inf", ".inf").replace("nan", ".nan")
+        text = text.replace("inf", ".inf").replace("nan", ".nan")
         # Readers of YAML 1.1 need the dot: to them 1e-05 is text.
         text = re.sub(r"^(-?[0-9]+)e", r"\1.0e", text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text or repr(value))
-
-
-def _is_constant(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
+    return dumper.represent_scalar(TEXT, text)
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -272,5 +281,7 @@ _Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(list(
 
 def render(values: Mapping[Any, Any], *, header: Iterable[str] = ()) -> str:
     """Render values as YAML which ``parse`` reads back unchanged."""
-    text = yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.dump(
+        dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=NEVER_FOLDED
+    )
     return "".join(f"# {line}\n" for line in header) + text

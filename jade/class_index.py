@@ -1,0 +1,237 @@
+"""Find classes by name: in the files of a user, which are only parsed, then in libraries."""
+
+import ast
+import importlib
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jade.errors import ComponentError, closest, suggest
+from jade.user_modules import forget_edited, load_file, shown, syntax_problem
+
+logger = logging.getLogger(__name__)
+
+# Where a bare class name is looked up after the user's own modules.
+LIBRARIES = (
+    "torch.nn",
+    "torch.optim",
+    "torch.optim.lr_scheduler",
+    "torch.utils.data",
+    "torchvision.datasets",
+    "torchvision.transforms",
+)
+SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a class is defined."""
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)}:{self.line}"
+
+
+class ClassIndex:
+    """The classes that are defined in the files below some folders."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = [root.resolve() for root in roots]
+        self.places: dict[str, list[Place]] = {}
+        self.broken: dict[Path, str] = {}
+        # The files that were imported, in this order; they belong to the record of a run.
+        self.used: list[Path] = []
+        for root in self.roots:
+            forget_edited(root)
+            for path in _python_files(root):
+                self._index(path)
+
+    def _index(self, path: Path) -> None:
+        try:
+            tree = ast.parse(path.read_bytes(), str(path))
+        except (SyntaxError, ValueError, OSError) as error:
+            self.broken[path] = syntax_problem(path, error)
+            return
+        lines = {node.name: node.lineno for node in _class_statements(tree.body)}
+        for name, line in lines.items():
+            self.places.setdefault(name, []).append(Place(path, line))
+
+    def find(self, name: str) -> type:
+        """Find a class by its name, by ``package.module.Class``, or by ``path/file.py:Class``."""
+        if ".py:" in name:
+            file_name, _, class_name = name.rpartition(":")
+            return self.find_in_file(self._find_file(file_name), class_name)
+        if "." in name:
+            return self._find_dotted(name)
+        places = self.places.get(name, [])
+        if len(places) > 1:
+            listed = ", ".join(str(place) for place in places)
+            raise ComponentError(
+                f"The class {name!r} is defined {len(places)} times: {listed}. "
+                f"Write which one: {shown(places[0].path)}:{name}."
+            )
+        if places:
+            return self.find_in_file(places[0].path, name)
+        found = _find_in_libraries(name)
+        if found is None:
+            raise ComponentError(self._missing(name))
+        return found
+
+    def find_in_file(self, path: Path, class_name: str) -> type:
+        """Import a file, and find a class in it."""
+        module = load_file(path, self.roots)
+        resolved = path.resolve()
+        if resolved not in self.used:
+            self.used.append(resolved)
+        found = getattr(module, class_name, None)
+        if not isinstance(found, type):
+            hint = suggest(class_name, class_names(module))
+            raise ComponentError(f"{shown(path)} has no class {class_name!r}.{hint}")
+        return found
+
+    def warn_of_broken(self) -> None:
+        """Log the files that cannot be parsed; nothing that is used stands in them."""
+        for problem in self.broken.values():
+            logger.warning("Left out, no class of it is used: %s", problem)
+
+    def _find_file(self, name: str) -> Path:
+        """Find a file below the working directory, else beside the folders of modules."""
+        candidates = [Path(name), *(root.parent / name for root in self.roots)]
+        return next((path for path in candidates if path.is_file()), candidates[0])
+
+    def _find_dotted(self, name: str) -> type:
+        module_name, _, class_name = name.rpartition(".")
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ComponentError(f"{name!r} is not the name of a class, such as torch.nn.Linear.")
+        for root in self.roots:
+            if module_name.partition(".")[0] == root.name:
+                path = root.parent.joinpath(*module_name.split("."))
+                for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+                    if candidate.is_file():
+                        return self.find_in_file(candidate, class_name)
+        return _find_in_package(module_name, class_name)
+
+    def _missing(self, name: str) -> str:
+        suspects = [
+            problem
+            for path, problem in self.broken.items()
+            if re.search(rf"^\s*class\s+{re.escape(name)}\b", _read_anyhow(path), re.M)
+        ]
+        if suspects:
+            return f"The class {name!r} stands in a file that Python cannot read: {suspects[0]}"
+        folders = ", ".join(shown(root) for root in self.roots) or "no folder of modules"
+        hint = suggest(name, {key: shown(found[0].path) for key, found in self.places.items()})
+        if "Did you mean" not in hint:
+            hint = _suggest_from_libraries(name) + hint
+        broken = "".join(f" Not read: {problem}" for problem in self.broken.values())
+        return f"There is no class {name!r} in {folders}, torch or torchvision.{hint}{broken}"
+
+
+def default_roots(files: Iterable[Any]) -> list[Path]:
+    """Find the folder ``modules`` in the working directory, else above the given files."""
+    starts = [Path.cwd()]
+    for name in files:
+        starts += Path(name).resolve().parents if isinstance(name, str) else []
+    for start in starts:
+        if (start / "modules").is_dir():
+            return [start / "modules"]
+    return []
+
+
+def class_names(module: ModuleType) -> list[str]:
+    """List the names of the classes that a module defines itself."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(
+            f for f in folders if not f.startswith(".") and f not in SKIPPED_FOLDERS
+        )
+        own = (name for name in sorted(files) if not name.startswith("."))
+        yield from (Path(folder, name) for name in own if name.endswith(".py"))
+
+
+def _class_statements(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
+    """Yield the classes of a module, also those that stand below ``if`` or ``try``."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+        elif isinstance(node, (ast.If, ast.Try)):
+            handlers = getattr(node, "handlers", [])
+            yield from _class_statements([*node.body, *node.orelse])
+            yield from _class_statements(item for part in handlers for item in part.body)
+
+
+def _read_anyhow(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _find_in_package(module_name: str, class_name: str) -> type:
+    name = f"{module_name}.{class_name}"
+    try:
+        module = _import_library(module_name)
+    except ModuleNotFoundError as error:
+        found = _find_in_libraries(class_name)
+        meant = f" Did you mean '{_library_name(found)}'?" if found else ""
+        raise ComponentError(f"{name!r}: there is no module {error.name!r}.{meant}") from error
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        hint = suggest(class_name, class_names(module))
+        raise ComponentError(f"{name!r}: {module_name} has no class {class_name!r}.{hint}")
+    return found
+
+
+def _library_name(found: type) -> str:
+    homes = (name for name in LIBRARIES if found.__module__.startswith(name))
+    return f"{next(homes, found.__module__)}.{found.__name__}"
+
+
+def _find_in_libraries(name: str) -> type | None:
+    for module in _libraries():
+        found = getattr(module, name, None)
+        if isinstance(found, type):
+            return found
+    return None
+
+
+def _suggest_from_libraries(name: str) -> str:
+    names = {
+        key: module.__name__
+        for module in _libraries()
+        for key, value in vars(module).items()
+        if isinstance(value, type)
+    }
+    meant = closest(name, names)
+    return f" Did you mean {meant!r} of {names[meant]}?" if meant else ""
+
+
+def _libraries() -> Iterator[ModuleType]:
+    for name in LIBRARIES:
+        try:
+            yield _import_library(name)
+        except (ModuleNotFoundError, ComponentError):
+            continue
+
+
+def _import_library(name: str) -> ModuleType:
+    if name.partition(".")[0] == "torchvision":
+        # By its name, because JADE's launching side imports this file and must stay free of torch.
+        startup: Any = importlib.import_module("jade.torch_startup")
+        module: ModuleType = startup.import_torchvision(name)
+        return module
+    return importlib.import_module(name)

@@ -1,0 +1,65 @@
+"""Load a configuration file together with the files that it includes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jade.errors import ConfigError
+from jade.origin import KeyPath, Origin
+from jade.overrides import exists, merge
+from jade.yaml_file import Document, load_mapping
+
+DEFAULT_CONFIGS = "default_configs"
+
+
+def load_tree(path: Path, asked_by: str = "") -> Document:
+    """Load a file over its ``default_configs``, each of these files once."""
+    tree = _Tree()
+    tree.add(path, (), asked_by)
+    return tree.merged
+
+
+def merge_document(base: Document, update: Document, prefix: KeyPath = ()) -> None:
+    """Merge a document into another, below a prefix; what it says wins."""
+    values: Any = update.values
+    for part in reversed(prefix):
+        values = {part: values}
+    merge(base.values, values)
+    base.origins.update({(*prefix, *path): origin for path, origin in update.origins.items()})
+    # What another class or a shorter list has pushed out is not to be blamed for anything.
+    for path in [path for path in base.origins if not exists(base.values, path)]:
+        del base.origins[path]
+    base.warnings += update.warnings
+
+
+@dataclass
+class _Tree:
+    merged: Document = field(default_factory=lambda: Document({}))
+    seen: set[Path] = field(default_factory=set)
+
+    def add(self, path: Path, chain: tuple[Path, ...], asked_by: str = "") -> None:
+        resolved = path.resolve()
+        if resolved in (item.resolve() for item in chain):
+            circle = " -> ".join(str(item) for item in (*chain, path))
+            raise ConfigError(f"{DEFAULT_CONFIGS} go round in a circle: {circle}.")
+        if resolved in self.seen:
+            return
+        self.seen.add(resolved)
+        document = load_mapping(path, asked_by)
+        included = document.values.pop(DEFAULT_CONFIGS, [])
+        origin = document.origins.get((DEFAULT_CONFIGS,), Origin(str(path)))
+        names: Any = [included] if isinstance(included, str) else included
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"{origin}: {DEFAULT_CONFIGS} takes a path or a list of paths.")
+        for name in names:
+            self.add(_find_included(name, path, origin), (*chain, path))
+        merge_document(self.merged, document)
+
+
+def _find_included(name: str, including: Path, origin: Origin) -> Path:
+    candidates = [including.parent / name, Path(name)]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    tried = " and no ".join(dict.fromkeys(str(candidate) for candidate in candidates))
+    raise ConfigError(f"{origin}: {DEFAULT_CONFIGS} names {name!r}; there is no {tried}.")

@@ -1,0 +1,53 @@
+"""Collect all that is wrong with a configuration, to say it in one message."""
+
+from jade.config import Configuration
+from jade.envvars import similar_variable
+from jade.errors import VariableError, raise_all
+from jade.origin import KeyPath
+
+
+class Problems:
+    """What was found so far, each with the key and the place where it was written."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._texts: list[str] = []
+        self._missing: dict[str, list[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._texts or self._missing)
+
+    def add(self, text: str) -> None:
+        """Add a problem that names its place itself."""
+        self._texts.append(text)
+
+    def add_at(self, path: KeyPath, text: str) -> None:
+        """Add a problem with the value at a path."""
+        self._texts.append(f"{self._configuration.where(path)}: {text}")
+
+    def add_missing(self, variable: str, path: KeyPath) -> None:
+        """Add an environment variable that the value at a path needs."""
+        places = self._missing.setdefault(variable, [])
+        places.append(self._configuration.where(path))
+
+    def raise_all(self) -> None:
+        """Raise one error with everything that was added, or nothing."""
+        if not self._missing:
+            raise_all(self._texts)
+        elif self._texts:
+            raise_all([*self._texts, self._variables()])
+        else:
+            raise VariableError(self._variables())
+
+    def _variables(self) -> str:
+        several = len(self._missing) > 1
+        listed = "".join(
+            f"\n    {name} for {', '.join(dict.fromkeys(places))}"
+            f"{similar_variable(name, self._configuration.environ)}"
+            for name, places in self._missing.items()
+        )
+        verb, them = ("s are", "them") if several else (" is", "it")
+        return (
+            f"{len(self._missing)} environment variable{verb} not set:{listed}\n"
+            f"    Export {them}, write {them} to .env, or give a default: ${{NAME:-default}}."
+        )

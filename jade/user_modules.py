@@ -1,0 +1,235 @@
+"""Import the Python files of a user, each once, under names that worker processes can import."""
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jade.errors import ComponentError, suggest
+
+
+@dataclass(frozen=True)
+class _Stamp:
+    """What tells whether a file is still the one that was imported, and with which others."""
+
+    path: Path
+    scope: Path
+    modified: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path, scope: Path) -> "_Stamp":
+        status = path.stat()
+        return cls(path, scope, status.st_mtime_ns, status.st_size)
+
+    def is_current(self) -> bool:
+        return self.path.is_file() and _Stamp.of(self.path, self.scope) == self
+
+
+# Which file each imported user module came from, so that an edited file is imported again.
+_imported: dict[str, _Stamp] = {}
+
+
+@dataclass
+class _Project:
+    """The folders whose files are imported as packages now, and what stands for them on the path.
+
+    Another project may have a package of the same name; only one of them can be imported.
+    """
+
+    roots: list[Path]
+    entries: list[str]
+
+    def enter(self, roots: Sequence[Path]) -> None:
+        """Make the packages of these folders importable, here and in worker processes."""
+        if list(roots) == self.roots:
+            return
+        for package in {root.name for root in roots}:
+            if _is_from_another_project(package, roots):
+                _forget([package])
+        entries = list(dict.fromkeys(str(root.parent) for root in roots))
+        others = [entry for entry in sys.path if entry not in (*entries, *self.entries)]
+        self.entries = [e for e in entries if e not in sys.path or e in self.entries]
+        sys.path[:] = [*entries, *others]
+        self.roots = list(roots)
+
+
+_project = _Project([], [])
+
+
+def load_file(path: Path, roots: Sequence[Path]) -> ModuleType:
+    """Import a file; one below a root is imported as part of the package that the root is."""
+    if not path.is_file():
+        raise ComponentError(f"{path} does not exist or is not a file.{_near(path)}")
+    resolved = path.resolve()
+    root = next((root for root in roots if root in resolved.parents), None)
+    with _explained(resolved):
+        try:
+            return _import(resolved, root, roots)
+        except RuntimeError as error:
+            if "torchvision::" not in str(error):
+                raise
+        # By its name, because JADE's launching side imports this file and must stay free of torch.
+        startup: Any = importlib.import_module("jade.torch_startup")
+        startup.import_torchvision()
+        return _import(resolved, root, roots)
+
+
+def forget_edited(scope: Path) -> None:
+    """Drop what was imported from a folder if any of these files has changed since."""
+    stamps = {name: stamp for name, stamp in _imported.items() if stamp.scope == scope}
+    changed = [stamp for stamp in stamps.values() if not stamp.is_current()]
+    for stamp in changed:
+        # Python trusts its cache by the second and the size, which a quick edit may not change.
+        cached = Path(importlib.util.cache_from_source(str(stamp.path)))
+        with contextlib.suppress(OSError):
+            cached.unlink(missing_ok=True)
+    if changed:
+        _forget(stamps)
+
+
+def shown(path: Path) -> str:
+    """Render a path relative to the working directory where that is shorter."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def syntax_problem(path: Path, error: SyntaxError | ValueError | OSError) -> str:
+    """Render why Python cannot read a file, with its line."""
+    line = getattr(error, "lineno", None)
+    where = f"{shown(path)}:{line}" if line else shown(path)
+    return f"{where}: {getattr(error, 'msg', None) or getattr(error, 'strerror', None) or error}."
+
+
+def _import(path: Path, root: Path | None, roots: Sequence[Path]) -> ModuleType:
+    importlib.invalidate_caches()
+    if root is not None:
+        _project.enter(roots)
+        module = _import_below(root, path)
+        if module is not None:
+            return module
+    return _import_alone(path)
+
+
+def _import_below(root: Path, path: Path) -> ModuleType | None:
+    """Import ``modules.data.digits`` from the root ``.../modules``; None if the name is taken."""
+    parts = (root.name, *path.relative_to(root).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    spec = _find_spec(root.name)
+    locations = spec.submodule_search_locations if spec is not None else None
+    folders = [Path(item).resolve() for item in locations or ()]
+    if root not in folders or any("." in part for part in parts):
+        return None
+    forget_edited(root)
+    module = importlib.import_module(".".join(parts))
+    _remember(root)
+    return module if Path(module.__file__ or "").resolve() == path else None
+
+
+def _find_spec(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        # Something without a spec has this name already, such as the main program.
+        return None
+
+
+def _is_from_another_project(package: str, roots: Sequence[Path]) -> bool:
+    """Tell whether a loaded package came from a user's folder that is none of these."""
+    loaded = [sys.modules[name] for name in sys.modules if name.partition(".")[0] == package]
+    files = [Path(getattr(module, "__file__", None) or "") for module in loaded]
+    outside = [file for file in files if file.name and not any(r in file.parents for r in roots)]
+    installed = {"site-packages", "dist-packages"}
+    return (
+        bool(outside)
+        and package not in (*sys.stdlib_module_names, "jade")
+        and not any(installed.intersection(file.parts) for file in outside)
+    )
+
+
+def _import_alone(path: Path) -> ModuleType:
+    scope = path.parent
+    forget_edited(scope)
+    name = _free_name(path)
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ComponentError(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    _imported[name] = _Stamp.of(path, scope)
+    _remember(scope)
+    return module
+
+
+def _free_name(path: Path) -> str:
+    """Choose the file's own name, by which worker processes find it, unless that is taken."""
+    name = path.stem
+    if "." not in name:
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
+        spec = _find_spec(name)
+        if spec is not None and spec.origin and Path(spec.origin).resolve() == path:
+            return name
+    digest = hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()
+    return f"jade_file_{re.sub(r'[^0-9A-Za-z]', '_', name)}_{digest}"
+
+
+def _remember(scope: Path) -> None:
+    """Stamp every module whose file lies in a folder: a file imports others beside it."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name not in _imported and file and scope in Path(file).parents:
+            with contextlib.suppress(OSError):
+                _imported[name] = _Stamp.of(Path(file), scope)
+
+
+def _forget(names: Sequence[str] | dict[str, _Stamp]) -> None:
+    """Drop modules, and with each the whole package that it belongs to."""
+    packages = {name.partition(".")[0] for name in names}
+    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+        del sys.modules[name]
+    for name in [name for name in _imported if name.partition(".")[0] in packages]:
+        del _imported[name]
+
+
+def _near(path: Path) -> str:
+    if not path.parent.is_dir():
+        return ""
+    return suggest(path.name, [item.name for item in path.parent.glob("*.py")])
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn a failure to import a user's file into one message with its file and line."""
+    try:
+        yield
+    except ComponentError:
+        raise
+    except SyntaxError as error:
+        raise ComponentError(syntax_problem(Path(error.filename or path), error)) from error
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+        where = f"{shown(Path(own[-1].filename))}:{own[-1].lineno}" if own else shown(path)
+        raise ComponentError(
+            f"{shown(path)} cannot be imported: {type(error).__name__}: {error} ({where})."
+        ) from error
