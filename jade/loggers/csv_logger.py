@@ -83,7 +83,7 @@ class CsvLogger(Logger):
         self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+")
         self._size = self._file.seek(0, os.SEEK_END)
         self._end = 0
-        if self._rows:
+        if self._columns:
             self._write_rows()
 
     def _write_rows(self) -> None:
@@ -124,10 +124,10 @@ class CsvLogger(Logger):
     def _encode_rows(self) -> bytes:
         names = self._columns
         lines = [
-            ",".join([str(step), *[cells.get(name, "") for name in names]])
+            ",".join([str(step), *[cells.get(name, "") for name in names]]) + "\n"
             for step, cells in self._rows
         ]
-        return ("\n".join(lines) + "\n").encode()
+        return "".join(lines).encode()
 
 
 def _render(value: Any) -> str:
@@ -156,20 +156,25 @@ def _read(path: Path) -> tuple[list[str], list[_Row], int]:
     """Return the columns of the file, its last whole row, and where that row begins."""
     with path.open("rb") as file:
         header = _read_header(file)
+        columns = _parse_header(header, path)
         offset, last_lines = len(header), deque[tuple[int, bytes]](maxlen=2)
         for line in file:
             last_lines.append((offset, line))
             offset += len(line)
-    if not header.endswith(b"\n"):
-        # Not even the header was written whole, so there is nothing to continue.
-        return [], [], 0
-    step_name, *columns = next(csv.reader(io.StringIO(header.decode(), newline="")), [""])
-    if step_name != _STEP:
-        raise ConfigError(f"{path} is not a table of metrics: its first column is not {_STEP!r}.")
     for offset, line in reversed(last_lines):
         if row := _parse_row(line, columns):
             return columns, [row], offset
     return columns, [], 0
+
+
+def _parse_header(header: bytes, path: Path) -> list[str]:
+    """Return the columns, or none when not even the header was written whole."""
+    if not header.endswith(b"\n"):
+        return []
+    step_name, *columns = next(csv.reader(io.StringIO(header.decode(), newline="")), [""])
+    if step_name != _STEP:
+        raise ConfigError(f"{path} is not a table of metrics: its first column is not {_STEP!r}.")
+    return columns
 
 
 def _parse_row(line: bytes, columns: list[str]) -> _Row | None:
@@ -184,7 +189,8 @@ def _cut(path: Path, step: int) -> None:
     with path.open("rb") as file:
         header = _read_header(file)
         lines = file.readlines()
-    kept = [line for line in lines if line.endswith(b"\n") and int(line.split(b",")[0]) <= step]
+    columns = _parse_header(header, path)
+    kept = [line for line in lines if (row := _parse_row(line, columns)) and row[0] <= step]
     if len(kept) < len(lines):
         _replace(path, [header, *kept])
 

@@ -179,6 +179,16 @@ def test_csv_restart_after_a_cut_at_any_byte_loses_at_most_the_cut_row(tmp_path)
         assert dict(zip(header, rows[-1], strict=True))["n"] == "5"
 
 
+@pytest.mark.parametrize("rows", [b"", b"1,0.5\n"])
+@pytest.mark.parametrize("cut", [b"2,0.", b"2,0.25\n25\n", b"\x00\x00\n"])
+def test_csv_restart_repairs_the_file_even_without_a_new_row(tmp_path, rows, cut):
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"iteration,loss\n" + rows + cut)
+    started(tmp_path).finish(0)
+    whole = b"2,0.25\n" if cut.startswith(b"2,0.25") else b""
+    assert path.read_bytes() == b"iteration,loss\n" + rows + whole
+
+
 def test_csv_restart_on_a_foreign_file_is_refused_and_keeps_it(tmp_path):
     (tmp_path / "metrics.csv").write_text("name,age\nAda,36\n")
     with pytest.raises(ConfigError, match="first column is not 'iteration'"):
@@ -229,6 +239,9 @@ def test_csv_cut_after_needs_no_start_when_the_path_is_known(tmp_path):
     path = tmp_path / "m.csv"
     path.write_bytes(b"iteration,a\n1,1\n2,2\n3,0.")
     CsvLogger(path).cut_after(1)
+    assert path.read_bytes() == b"iteration,a\n1,1\n"
+    path.write_bytes(b"iteration,a\n1,1\n2,0.")
+    CsvLogger(path).cut_after(9)
     assert path.read_bytes() == b"iteration,a\n1,1\n"
     CsvLogger(tmp_path / "absent.csv").cut_after(1)
     assert not (tmp_path / "absent.csv").exists()
@@ -285,6 +298,7 @@ def test_csv_column_refused_by_a_full_disk_comes_when_there_is_room(tmp_path):
     with largest_file(len(before)), pytest.raises(OSError, match="File too large"):
         logger.log({"late": 5}, step=2)
     assert (tmp_path / "metrics.csv").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
     logger.log({"loss": 3}, step=3)
     logger.finish(0)
     assert (tmp_path / "metrics.csv").read_bytes() == (b"iteration,loss,late\n1,1,\n2,2,5\n3,3,\n")

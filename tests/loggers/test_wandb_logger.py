@@ -44,6 +44,8 @@ def home(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(autouse=True, scope="module")
 def service_ends_with_this_file():
+    import wandb  # noqa: F401  so that the first test does not wait for it
+
     yield
     stop_service()
 
@@ -149,7 +151,7 @@ def test_offline_file_holds_config_details_axis_summary_and_exit_code(tmp_path):
     )
     logger.log({"loss": 0.5}, step=10)
     logger.log({"loss": 0.25}, step=20)
-    logger.summarize({"best": {"loss": np.float32(0.25)}, "reason": "done"})
+    logger.summarize({"best": {"loss": np.float32(0.25)}, "reason": "done", "at": [1, Path("x")]})
     logger.mark_preempting()
     logger.finish(75)
 
@@ -166,6 +168,7 @@ def test_offline_file_holds_config_details_axis_summary_and_exit_code(tmp_path):
     updates = [i for kind, record in records if kind == "summary" for i in record.summary.update]
     summary = unflatten(updates)
     assert (summary["reason"], summary["best"]) == ("done", {"loss": 0.25})
+    assert summary["at"] == [1, "x"]
     assert any(kind == "preempting" for kind, _ in records)
     assert [record.exit.exit_code for kind, record in records if kind == "exit"] == [75]
     assert read_history(tmp_path) == {10: {"loss": 0.5}, 20: {"loss": 0.25}}
@@ -294,7 +297,8 @@ def test_project_and_entity_come_from_the_environment(tmp_path, variables, entit
 
 def test_trial_of_a_sweep_keeps_the_id_that_the_sweep_gave(tmp_path, monkeypatch, capfd):
     stop_service()
-    for name, value in {"SWEEP_ID": "s1", "RUN_ID": "trial7", "PROJECT": "p"}.items():
+    given = {"SWEEP_ID": "s1", "RUN_ID": "trial7", "PROJECT": "p", "SILENT": "false"}
+    for name, value in given.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
     logger = started(tmp_path)
     logger.finish(0)
@@ -368,7 +372,7 @@ def test_mode_auto_reads_the_netrc_that_is_named(home, tmp_path):
 
 
 def test_mode_auto_with_a_broken_netrc_is_offline(home):
-    (home / ".netrc").write_text("machine\n\x00 password")
+    (home / ".netrc").write_text("machine api.wandb.ai\n  pasword x\n")
     assert resolve_mode("auto", {"HOME": str(home)}) == "offline"
 
 
@@ -381,6 +385,11 @@ def test_mode_auto_reads_the_settings_files_of_wandb(home):
     save_settings(home / "wandb" / "settings", mode="offline")
     assert resolve_mode("auto", environ) == "offline"
     assert resolve_mode("online", environ) == "online"
+
+
+def test_mode_auto_with_a_key_in_the_settings_file_is_online(home):
+    save_settings(home / ".config" / "wandb" / "settings", api_key=KEY)
+    assert resolve_mode("auto", {"HOME": str(home)}) == "online"
 
 
 def test_mode_auto_with_broken_settings_is_as_without(home):
