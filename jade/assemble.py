@@ -1,7 +1,7 @@
 """Turn a resolved configuration into a device, datasets, a trainer, evaluations and loggers."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def choose_device(name: str) -> torch.device:
     except RuntimeError as error:
         raise DeviceError(f"device: {name!r} is no device.{suggest(name, available())}") from error
     known = available()
-    if str(device) not in known and device.type != "meta":
+    if str(device) not in known:
         raise DeviceError(f"device: {name!r} is not available here.{suggest(name, known)}")
     return device
 
@@ -75,10 +75,27 @@ def find_architecture_file(name: str | None, roots: Sequence[Path]) -> Path | No
     raise ComponentError(f"arch_impl: there is no file {name}.{suggest(Path(stem).name, known)}")
 
 
+class Datasets(LazyComponents):
+    """The datasets of a run, each built on first access with random numbers of its own.
+
+    So it does not matter who asks first: an evaluation, or the trainer in the middle of a step.
+    """
+
+    def __init__(self, blueprints: Mapping[str, Blueprint], seed: int) -> None:
+        super().__init__(blueprints, "dataset")
+        self._seed = seed
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._built:
+            return self._built[name]
+        with isolated_rng(derive(self._seed, "dataset", name)):
+            return super().__getitem__(name)
+
+
 def assemble(resolved: Resolved, device: torch.device, seed: int) -> Assembled:
     """Build the trainer and its evaluations; datasets are built when they are asked for."""
     path = find_architecture_file(resolved.settings.arch_impl, resolved.index.roots)
-    datasets = LazyComponents(resolved.data, "dataset")
+    datasets = Datasets(resolved.data, seed)
     architectures = Architectures(resolved.index, path)
     trainer = _build_trainer(resolved.model, datasets, architectures, device)
     trainer._losses = LossWindow(stop_on_nan=resolved.settings.stop_on_nan)
@@ -103,6 +120,8 @@ def _build_trainer(
     )
     trainer.initialize(**blueprint.build_params())
     trainer.to(device)
+    for module in trainer.loose_modules():
+        module.to(device)
     trainer.check_stored_attributes()
     if not hasattr(trainer, "train_loader"):
         raise ComponentError(
@@ -138,11 +157,25 @@ def make_loggers(resolved: Resolved) -> list[Logger]:
 
 
 def count_parameters(trainer: Trainer) -> list[tuple[str, str, int, int]]:
-    """Return the name, class, and numbers of trainable and fixed parameters of each network."""
-    rows = []
-    for name, module in trainer.named_children():
-        sizes = [(p.numel(), p.requires_grad) for p in module.parameters()]
-        trainable = sum(size for size, is_trainable in sizes if is_trainable)
-        total = sum(size for size, _ in sizes)
-        rows.append((name, type(module).__name__, trainable, total - trainable))
-    return rows
+    """Return the name, class, and numbers of trainable and fixed parameters of each network.
+
+    A parameter that several networks share counts for the first of them.
+    """
+    seen: set[int] = set()
+    own = dict(trainer.named_parameters(recurse=False))
+    groups = [
+        (name, type(module).__name__, module) for name, module in trainer.named_networks().items()
+    ]
+    rows = [(n, kind, *_count(module.parameters(), seen)) for n, kind, module in groups]
+    return rows + [(n, "Parameter", *_count([p], seen)) for n, p in own.items()]
+
+
+def _count(parameters: Iterable[torch.nn.Parameter], seen: set[int]) -> tuple[int, int]:
+    trainable = total = 0
+    for parameter in parameters:
+        # One that waits for its first batch has no size yet.
+        if id(parameter) not in seen and not torch.nn.parameter.is_lazy(parameter):
+            total += parameter.numel()
+            trainable += parameter.numel() if parameter.requires_grad else 0
+        seen.add(id(parameter))
+    return trainable, total - trainable

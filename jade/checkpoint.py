@@ -1,7 +1,6 @@
 """Write and read checkpoints whole or not at all, and keep the last few."""
 
-import io
-import os
+import collections
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,60 +8,101 @@ from typing import Any
 import torch
 
 from jade.errors import CheckpointError
-from jade.run_dir import RunDir, write_whole
+from jade.run_dir import RunDir, whole_file
 
 FORMAT = 1
-PLAIN = (type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device)
+# What torch.load(weights_only=True) reads as it is.
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+# An array of numpy is kept as a mapping with this one key.
+NUMPY = "__numpy__"
 
 
 def storable(value: Any, where: str) -> Any:
     """Return a value as a checkpoint holds it, so that reading it back runs no code.
 
-    numpy arrays and numbers become tensors and numbers.
+    numpy's numbers become Python's, and its arrays what ``restored`` turns into arrays again.
+
+    Raises:
+        CheckpointError: Something in it can be neither stored nor read back.
     """
-    if isinstance(value, (torch.nn.Parameter, torch.Tensor)):
+    if isinstance(value, torch.Tensor):
         return value.detach()
     if type(value) in PLAIN:
         return value
-    if isinstance(value, Mapping):
-        return {storable(k, where): storable(v, f"{where}[{k!r}]") for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [storable(item, f"{where}[{i}]") for i, item in enumerate(value)]
-        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, (Mapping, list, tuple, set)):
+        return _storable_items(value, where)
     if isinstance(value, (bool, int, float, str)):
         # A subclass such as numpy's float64, or an enum with a value.
         return next(kind(value) for kind in (bool, int, float, str) if isinstance(value, kind))
     if type(value).__module__ == "numpy":
-        return _from_numpy(value)
-    raise CheckpointError(
-        f"{where} is a {type(value).__name__}, which a checkpoint cannot hold. Store numbers, "
-        "texts, tensors, or lists and mappings of them, or give the class state_dict and "
-        "load_state_dict."
+        return _storable_numpy(value, where)
+    raise _refusal(value, where)
+
+
+def _storable_items(value: Any, where: str) -> Any:
+    if isinstance(value, Mapping):
+        items = {storable(k, where): storable(v, f"{where}[{k!r}]") for k, v in value.items()}
+        # Schedulers keep one, and expect it back.
+        return collections.Counter(items) if type(value) is collections.Counter else items
+    if isinstance(value, set):
+        return {storable(item, f"an item of {where}") for item in value}
+    listed = [storable(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    return listed if isinstance(value, list) else tuple(listed)
+
+
+def _storable_numpy(value: Any, where: str) -> Any:
+    if getattr(value, "ndim", 0) == 0 and hasattr(value, "item"):
+        return storable(value.item(), where)
+    try:
+        return {NUMPY: torch.as_tensor(value.copy())}
+    except (AttributeError, TypeError) as error:
+        raise _refusal(value, where) from error
+
+
+def _refusal(value: Any, where: str) -> CheckpointError:
+    kind = f"{type(value).__name__} of {value.dtype}" if hasattr(value, "dtype") else None
+    return CheckpointError(
+        f"{where} is a {kind or type(value).__name__}, which a checkpoint cannot hold. Store "
+        "numbers, texts, tensors, arrays, or lists, sets and mappings of them, or give the class "
+        "state_dict and load_state_dict."
     )
 
 
-def _from_numpy(value: Any) -> Any:
-    return value.item() if getattr(value, "ndim", 1) == 0 else torch.as_tensor(value.copy())
+def restored(value: Any) -> Any:
+    """Return what ``storable`` was given, up to the kinds of numbers and mappings."""
+    if isinstance(value, dict):
+        if value.keys() == {NUMPY}:
+            return value[NUMPY].cpu().numpy()
+        items = {key: restored(item) for key, item in value.items()}
+        return collections.Counter(items) if type(value) is collections.Counter else items
+    if isinstance(value, (list, tuple)):
+        listed = [restored(item) for item in value]
+        return listed if isinstance(value, list) else tuple(listed)
+    return value
 
 
 def save(content: Mapping[str, Any], path: Path) -> None:
-    """Write a checkpoint aside, flush it to the disk, and rename it to its name."""
-    buffer = io.BytesIO()
-    torch.save({"format": FORMAT, **storable(content, "checkpoint")}, buffer)
+    """Write a checkpoint aside, flush it to the disk, and rename it to its name.
+
+    Raises:
+        CheckpointError: The content cannot be stored, or (then it has a cause) not written.
+    """
+    storable_content = {"format": FORMAT, **storable(content, "checkpoint")}
     try:
-        write_whole(path, buffer.getbuffer())
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
+        with whole_file(path, durable=True) as file:
+            torch.save(storable_content, file)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path} cannot be written: {_reason(error)}.") from error
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _reason(error: BaseException) -> str:
+    """Return what the system said; torch raises an error of its own after that."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__context__
+    return str(error)
 
 
 def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
@@ -78,12 +118,11 @@ def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
         raise CheckpointError(
             f"{path} is not a checkpoint of this version of JADE (format {FORMAT}, got {found!r})."
         )
-    return dict(content)
+    return dict(restored(content))
 
 
 def prune(directory: RunDir, keep_last: int | None) -> None:
     """Remove the oldest periodic checkpoints beyond ``keep_last``."""
-    if keep_last is None:
-        return
-    for path in directory.periodic_checkpoints()[:-keep_last]:
-        path.unlink(missing_ok=True)
+    if keep_last is not None:
+        for path in directory.periodic_checkpoints()[:-keep_last]:
+            path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Define Evaluation and DatasetEvaluation: measurements of a trainer, taken on a schedule."""
 
+import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from jade.batch import count, move, take
-from jade.errors import ComponentError, TrainingError, suggest
+from jade.batch import TensorLoader, count, move, take
+from jade.errors import ComponentError, ConfigError, TrainingError, suggest
 from jade.media import KINDS, Media
 from jade.trainer import Trainer
 
@@ -51,7 +52,8 @@ class Evaluation:
         """Return a method of the trainer, or say who needs which method of whom."""
         method = getattr(self.trainer, name, None)
         if not callable(method):
-            own = [key for key in vars(type(self.trainer)) if not key.startswith("_")]
+            classes = [k for k in type(self.trainer).__mro__ if issubclass(k, Trainer)]
+            own = [key for k in classes for key in vars(k) if not key.startswith("_")]
             raise ComponentError(
                 f"The evaluation {self.name!r} ({type(self).__name__}) needs a method {name!r}, "
                 f"which {type(self.trainer).__name__} does not have.{suggest(name, own)}"
@@ -82,9 +84,10 @@ class DatasetEvaluation(Evaluation):
                 f"{self.name}: resample needs {type(dataset).__name__} to define __len__."
             )
         self.n_samples = n_samples
-        self.data_loader: Iterable[Any] = DataLoader(
-            dataset, batch_size=batch_size, shuffle=resample
-        )
+        # Both give the same batches; for a dataset that can hand itself over as a whole, one of
+        # them gets along without reading sample by sample.
+        make_loader = TensorLoader if hasattr(dataset, "as_tensors") else DataLoader
+        self.data_loader: Iterable[Any] = make_loader(dataset, batch_size, shuffle=resample)
 
     def evaluate_batch(self, data: Any) -> Any:
         """Measure one batch, which is on the trainer's device."""
@@ -92,45 +95,52 @@ class DatasetEvaluation(Evaluation):
 
     def evaluate(self) -> Any:
         """Average ``evaluate_batch`` over the dataset."""
-        totals: dict[str, float] = {}
-        num_seen = 0
-        is_bare = False
+        totals: dict[str, list[float]] = {}
+        counts: dict[str, int] = {}
         for batch in self._batches():
             size = count(batch)
             result = self.evaluate_batch(batch)
-            is_bare = not isinstance(result, Mapping)
-            named = {"": result} if is_bare else result
+            named = result if isinstance(result, Mapping) else {"": result}
             for key, value in named.items():
-                totals[key] = totals.get(key, 0.0) + self._total(key, value, size)
-            num_seen += size
-        if num_seen == 0:
+                totals.setdefault(key, []).extend(self._summands(key, value, size))
+                counts[key] = counts.get(key, 0) + size
+        if not counts:
             raise TrainingError(f"The evaluation {self.name!r} got no data: is its dataset empty?")
-        means = {key: total / num_seen for key, total in totals.items()}
-        return means[""] if is_bare else {"type": "scalars", "value": means}
+        means = {key: _sum(values) / counts[key] for key, values in totals.items()}
+        return means[""] if means.keys() == {""} else {"type": "scalars", "value": means}
 
     def _batches(self) -> Iterator[Any]:
         """Yield batches on the trainer's device, the last one cut so that n_samples come out."""
-        left = self.n_samples
-        for index, data in enumerate(self.data_loader):
-            if left == 0 or index == self.max_batches:
-                return
+        left = math.inf if self.n_samples is None else self.n_samples
+        for index, data in enumerate(self.data_loader, start=1):
             batch = move(data, self.trainer.get_device())
-            if left is not None:
-                size = count(batch)
-                batch = take(batch, left) if size > left else batch
-                left -= min(size, left)
-            yield batch
+            size = count(batch)
+            yield batch if size <= left else take(batch, int(left))
+            left -= size
+            if left <= 0 or index == self.max_batches:
+                return
 
-    def _total(self, key: str, value: Any, size: int) -> float:
-        if isinstance(value, torch.Tensor) and value.ndim > 0:
-            if len(value) != size:
+    def _summands(self, key: str, value: Any, size: int) -> list[float]:
+        """Return what a batch adds to the total: a number for each sample, or one for all."""
+        if hasattr(value, "ndim") and value.ndim > 0:
+            values = torch.as_tensor(value)
+            if len(values) != size:
                 raise TrainingError(
-                    f"The evaluation {self.name!r} returned {len(value)} values"
-                    f"{f' for {key!r}' if key else ''} on a batch of {size} samples; return one "
-                    "per sample, or the mean."
+                    f"The evaluation {self._label(key)} returned {len(values)} values on a batch "
+                    f"of {size} samples; return one per sample, or the mean."
                 )
-            return float(value.double().reshape(size, -1).mean(dim=1).sum())
-        return float(value) * size
+            # On the CPU, because not every device knows double precision.
+            per_sample = values.detach().cpu().double().reshape(size, -1).mean(dim=1)
+            return [float(number) for number in per_sample.tolist()]
+        return [_to_number(self._label(key), value) * size]
+
+    def _label(self, key: str) -> str:
+        return f"{self.name}/{key}" if key else self.name
+
+
+def _sum(values: list[float]) -> float:
+    """Add up without rounding in between: the order of the samples does not matter."""
+    return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,7 @@ def read_outcome(name: str, result: Any) -> Outcome:
 
 
 def _read_mapping(name: str, result: Mapping[str, Any]) -> Outcome:
-    if "type" not in result:
+    if not isinstance(result.get("type"), str):
         return _read_scalars(name, result)
     kind, value = result["type"], result.get("value")
     known = {"type", "value", "iteration", "caption", "sample_rate"}
@@ -172,13 +182,21 @@ def _read_mapping(name: str, result: Mapping[str, Any]) -> Outcome:
     if kind == "scalar":
         return Outcome(metrics={name: _to_number(name, value)})
     if kind == "scalars":
-        return _read_scalars(name, dict(value or {}))
+        if not isinstance(value, Mapping):
+            raise TrainingError(
+                f"The evaluation {name!r} returned 'scalars' with a {type(value).__name__} as "
+                "value; return a mapping of names to numbers."
+            )
+        return _read_scalars(name, value)
     if kind not in KINDS:
         raise TrainingError(
             f"The evaluation {name!r} returned the type {kind!r}."
-            f"{suggest(str(kind), (*SCALAR_KINDS, *KINDS))}"
+            f"{suggest(kind, (*SCALAR_KINDS, *KINDS))}"
         )
-    media = Media(kind, value, result.get("caption"), result.get("sample_rate"))
+    try:
+        media = Media(kind, value, result.get("caption"), result.get("sample_rate"))
+    except ConfigError as error:
+        raise TrainingError(f"What the evaluation {name!r} returned: {error}") from error
     return Outcome(media={name: media})
 
 

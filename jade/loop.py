@@ -1,85 +1,32 @@
 """The training loop: steps, and now and then what is due."""
 
 import logging
-import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from jade import checkpoint, media
+from jade.alarm import Alarm
 from jade.batch import move
 from jade.components import size_of
-from jade.errors import CheckpointError, ComponentError, NonFiniteLossError, TrainingError, suggest
-from jade.eval import Evaluation, read_outcome
-from jade.loggers.base import Logger, LoggerGroup
-from jade.progress import Snapshot
+from jade.errors import NonFiniteLossError, TrainingError, suggest
+from jade.evaluator import Evaluator
+from jade.journal import Journal
+from jade.keeper import Keeper
+from jade.loggers.base import Logger
+from jade.plan import Plan
+from jade.progress import TRAINING, Snapshot
 from jade.run_dir import RunDir
-from jade.schedule import (
-    EPOCHS,
-    ITERATIONS,
-    SECONDS,
-    Amount,
-    Schedule,
-    in_iterations,
-    parse_amount,
-)
-from jade.seeding import derive, isolated_rng, rng_state
-from jade.settings import Settings
-from jade.stopping import Best, Threshold, parse_threshold
+from jade.schedule import Clock
+from jade.seeding import rng_state
 from jade.trainer import Trainer
 
+STOPPED = "stopped by a signal"
+
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Timetable:
-    """What happens how often, in the units of the run."""
-
-    log: Schedule
-    evaluations: dict[str, Schedule]
-    checkpoint: Schedule | None
-    backup: Schedule | None
-    limits: list[Amount]
-
-    def schedules(self) -> Iterator[Schedule]:
-        yield self.log
-        yield from self.evaluations.values()
-        yield from (item for item in (self.checkpoint, self.backup) if item is not None)
-
-
-def make_timetable(
-    settings: Settings, evaluate_every: Mapping[str, Any], iterations_per_epoch: int | None
-) -> Timetable:
-    """Read all amounts of the settings."""
-
-    def amount(value: Any, key: str) -> Amount:
-        parsed = parse_amount(value, key, zero=key in ("epochs", "train_for"))
-        return in_iterations(parsed, iterations_per_epoch, key)
-
-    def schedule(value: Any, key: str) -> Schedule | None:
-        return None if value is None else Schedule(amount(value, key))
-
-    limits = [
-        amount(value, key)
-        for key, value in (("epochs", settings.epochs), ("train_for", settings.train_for))
-        if value is not None
-    ]
-    return Timetable(
-        log=Schedule(amount(settings.log_loss_every, "log_loss_every")),
-        evaluations={
-            name: Schedule(amount(every, f"eval.{name}.evaluate_every"))
-            for name, every in evaluate_every.items()
-        },
-        checkpoint=schedule(settings.checkpoint_every, "checkpoint_every"),
-        backup=schedule(settings.backup_every, "backup_every"),
-        limits=[Amount(1, ITERATIONS)] if settings.dry_run else limits,
-    )
 
 
 @dataclass
@@ -88,7 +35,9 @@ class Ending:
 
     reason: str
     metrics: dict[str, float] = field(default_factory=dict)
+    evaluations: dict[str, float] = field(default_factory=dict)
     best: dict[str, Any] | None = None
+    seconds: float = 0.0
     was_stopped: bool = False
 
 
@@ -100,56 +49,34 @@ class TrainingLoop:
     """
 
     def __init__(
-        self,
-        trainer: Trainer,
-        evaluations: Mapping[str, Evaluation],
-        settings: Settings,
-        *,
-        seed: int,
-        evaluate_every: Mapping[str, Any],
+        self, plan: Plan, directory: RunDir, loggers: Logger, *, shields_rng: bool = False
     ) -> None:
-        self.trainer = trainer
-        self.evaluations = dict(evaluations)
+        trainer, settings = plan.trainer, plan.settings
         self.next_due: float = 0
         self.phase = "starting"
         self.stop_requested = False
-        self.on_checkpoint: Callable[[], None] = lambda: None
-        self._loggers: Logger = LoggerGroup([])
-        self._directory = RunDir(Path())
+        self._trainer = trainer
         self._settings = settings
-        self._seed = seed
+        self._timetable = plan.timetable
+        self._rules = plan.rules
+        self._seed = plan.seed
         self._clock = trainer._clock
         self._losses = trainer._losses
-        self._latest: dict[str, float] = {}
-        self._evaluated_at: dict[str, int] = {}
         self._started = time.monotonic()
-        self._alarm: threading.Timer | None = None
-        self._iterations_per_epoch = size_of(trainer.train_loader)
-        self._timetable = make_timetable(settings, evaluate_every, self._iterations_per_epoch)
-        self._threshold: Threshold | None = (
-            parse_threshold(settings.stop_when) if settings.stop_when else None
-        )
-        self._best: Best | None = (
-            Best(settings.best_metric, settings.best_mode, settings.min_delta)
-            if settings.best_metric
-            else None
-        )
+        self._iterations_per_epoch: int | None = None
         self._epoch_start: dict[str, Any] = {}
-        self._batch_in_epoch_base = 0
         self._reason: str | None = None
-        trainer._wake = self.wake
-        self._check()
-
-    def _check(self) -> None:
-        """Refuse what could only fail later."""
-        if self._iterations_per_epoch == 0 and any(a.number > 0 for a in self._timetable.limits):
-            dataset = getattr(self.trainer.train_loader, "dataset", None)
-            size = f" (its dataset has {size_of(dataset)} samples)" if dataset is not None else ""
-            raise ComponentError(
-                f"The train_loader has no batches{size}: there is nothing to train."
-            )
-        for amount in (*self._timetable.limits, *(s.every for s in self._timetable.schedules())):
-            self._clock.read(amount.unit)
+        self._is_limit_reached = False
+        self._alarm = Alarm(self.wake)
+        self._journal = Journal(loggers, plan.evaluations, shields_rng=shields_rng)
+        self._evaluator = Evaluator(trainer, plan.evaluations, directory, loggers, plan.seed)
+        self._keeper = Keeper(
+            trainer,
+            directory,
+            self.state_dict,
+            keep_last=settings.keep_last,
+            refuses_nan=settings.stop_on_nan,
+        )
 
     def wake(self) -> None:
         """Make the loop look at everything after the step it is in; safe from any thread."""
@@ -162,325 +89,245 @@ class TrainingLoop:
 
     # The course of training
 
-    def run(self, directory: RunDir, loggers: Logger) -> Ending:
+    def run(self) -> Ending:
         """Train until a limit, a stop condition or a request; evaluate; write the last state."""
-        self._directory, self._loggers = directory, loggers
         self._started = time.monotonic() - self._clock.seconds
+        self._trainer._wake = self.wake
         try:
-            if self._settings.evaluate_first:
-                self._log(self._evaluate(self.evaluations))
-            self.phase = "training"
-            self.trainer.on_start()
-            self._find_reason({})
-            self._plan()
+            self._begin()
             while self._reason is None:
                 self._train_epoch()
+            return self._end()
         except NonFiniteLossError as error:
-            self._keep_last_good_state(error)
+            self._keeper.keep_last_good(error)
             raise
         finally:
-            self._cancel_alarm()
-        return self._end()
+            self._alarm.cancel()
+            self._trainer._wake = _do_nothing
+
+    def _begin(self) -> None:
+        if self._settings.evaluate_first:
+            self._record({}, self._evaluator.left_at(self._clock.iterations))
+            self._warn_of_unknown_metrics()
+        self.phase = TRAINING
+        self._trainer.on_start()
+        self._look_for_reason({})
+        self._plan_ahead()
+
+    def _warn_of_unknown_metrics(self) -> None:
+        """Say early what would be an error at the end."""
+        for setting, metric in self._rules.metrics().items():
+            is_measured = metric.partition("/")[0] in self._evaluator.evaluated_at
+            if is_measured and metric not in self._journal.latest:
+                known = suggest(metric, self._journal.latest)
+                logger.warning("%s: %r was not logged so far.%s", setting, metric, known)
 
     def _train_epoch(self) -> None:
         """Do the steps of one epoch; everything else waits until ``next_due``."""
-        clock = self._clock
-        train_step = self.trainer.train_step
-        hook = self._overridden("on_iteration_end")
-        device = self.trainer.get_device()
+        clock, loader = self._clock, self._trainer.train_loader
+        train_step = self._trainer.train_step
+        hook = self._overridden_hook()
+        device = self._trainer.get_device()
         is_on_cpu = device.type == "cpu"
-        self._epoch_start = {"rng": rng_state(), "iteration": clock.iterations}
         iteration = clock.iterations
-        for data in self.trainer.train_loader:
+        self._start_epoch(loader)
+        # What is due at the last step of an epoch is done after it, when the epoch is counted.
+        last = iteration + (self._iterations_per_epoch or 0)
+        for data in loader:
             train_step(data if is_on_cpu else move(data, device, non_blocking=True))
             iteration += 1
             clock.iterations = iteration
             if hook is not None:
                 hook()
-            if iteration >= self.next_due:
+            if iteration >= self.next_due and iteration != last:
                 self._do_what_is_due()
                 if self._reason is not None:
                     return
         if iteration == self._epoch_start["iteration"]:
             raise TrainingError("The train_loader gave no batch in this epoch.")
         clock.epochs += 1
-        self.trainer.on_epoch_end()
+        self._epoch_start = {}
+        self._trainer.on_epoch_end()
         self._do_what_is_due()
 
-    def _overridden(self, hook: str) -> Callable[[], None] | None:
-        """Return a hook only if the user wrote one: an empty call costs time, too."""
-        is_own = getattr(type(self.trainer), hook) is not getattr(Trainer, hook)
-        return getattr(self.trainer, hook) if is_own else None
+    def _start_epoch(self, loader: Any) -> None:
+        """Note what finding one's way back into this epoch would need."""
+        self._iterations_per_epoch = size_of(loader)
+        generator = getattr(loader, "generator", None)
+        self._epoch_start = {
+            "iteration": self._clock.iterations,
+            "rng": rng_state(),
+            "generator": generator.get_state() if isinstance(generator, torch.Generator) else None,
+        }
+
+    def _overridden_hook(self) -> Callable[[], None] | None:
+        """Return on_iteration_end only if the user wrote one: an empty call costs time, too."""
+        hook = self._trainer.on_iteration_end
+        is_empty = getattr(hook, "__func__", None) is Trainer.on_iteration_end
+        return None if is_empty else hook
 
     def _do_what_is_due(self) -> None:
-        clock = self._clock
-        clock.seconds = time.monotonic() - self._started
-        metrics: dict[str, float] = {}
-        if self._timetable.log.is_due(clock):
-            metrics.update(self._losses.take())
-            self._timetable.log.advance(clock)
-        due = [n for n, schedule in self._timetable.evaluations.items() if schedule.is_due(clock)]
-        if due:
-            metrics = self._join(metrics, self._evaluate(due))
-            for name in due:
-                self._timetable.evaluations[name].advance(clock)
-        self._log(metrics)
-        self._find_reason(metrics)
-        self._write_due_checkpoints()
-        self._plan()
+        clock, timetable = self._clock, self._timetable
+        self._read_time()
+        with self._keeping_state():
+            losses = {}
+            if timetable.log.is_due(clock):
+                losses = self._losses.take()
+                timetable.log.advance(clock)
+            self._record(losses, timetable.due_evaluations(clock))
+            self._write_due_checkpoints()
+        self._plan_ahead()
 
-    def _plan(self) -> None:
+    def _plan_ahead(self) -> None:
         """Find the next iteration at which something is due, and set an alarm for clock times."""
-        next_due = math.inf
-        seconds = []
-        pending = [(s.every.unit, s.next_at) for s in self._timetable.schedules()]
-        pending += [(limit.unit, limit.number) for limit in self._timetable.limits]
-        for unit, at in pending:
-            if unit == ITERATIONS:
-                next_due = min(next_due, at)
-            elif unit == SECONDS:
-                seconds.append(at)
-            elif unit != EPOCHS:
-                # A counter of the trainer can change in any step.
-                next_due = min(next_due, self._clock.iterations + 1)
-        self.next_due = next_due
-        self._set_alarm(min(seconds, default=None))
-        if self.stop_requested or self.trainer._end_reason is not None:
+        self.next_due = self._timetable.next_iteration(self._clock)
+        second = self._timetable.next_second()
+        self._alarm.set(None if second is None else self._started + second)
+        if self.stop_requested or self._trainer._end_reason is not None:
             # A request that came in while this was worked out must not be lost.
             self.wake()
 
-    def _set_alarm(self, at: float | None) -> None:
-        self._cancel_alarm()
-        if at is not None and self._reason is None:
-            delay = max(0.0, at - (time.monotonic() - self._started))
-            self._alarm = threading.Timer(min(delay, threading.TIMEOUT_MAX), self.wake)
-            self._alarm.daemon = True
-            self._alarm.start()
-
-    def _cancel_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-
-    # Reasons to stop
-
-    def _find_reason(self, metrics: Mapping[str, float]) -> None:
-        """Set the reason to stop, the most telling one first, or leave it None."""
-        if self._reason is None:
-            self._reason = self._condition(metrics) or self._limit()
-        if self._reason is None and self.stop_requested:
-            self._reason = "stopped by a signal"
-
-    def _condition(self, metrics: Mapping[str, float]) -> str | None:
-        if self.trainer._end_reason is not None:
-            return self.trainer._end_reason
-        if self._threshold is not None and self._threshold.is_met(metrics):
-            return f"converged: {self._threshold}"
-        patience = self._settings.patience
-        if self._best is not None and patience is not None:
-            stale = self._best.num_without_improvement
-            if stale >= patience:
-                return f"no improvement of {self._best.metric} in {stale} evaluations"
-        return None
-
-    def _limit(self) -> str | None:
-        for limit in self._timetable.limits:
-            if self._clock.read(limit.unit) >= limit.number:
-                return f"{limit} done"
-        return None
-
     def _end(self) -> Ending:
         """Flush, evaluate what was not evaluated at this step, and write the last checkpoint."""
-        self.trainer.on_end()
-        final = self._losses.take()
-        if not self.stop_requested:
-            now = self._clock.iterations
-            left = [n for n in self.evaluations if self._evaluated_at.get(n) != now]
-            final = self._join(final, self._evaluate(left))
-        self._log(final)
-        self._save(self._directory.last_checkpoint)
-        self._check_metrics_were_logged()
-        if self._reason is None:
-            raise AssertionError("training ended without a reason")
+        if self._reason == STOPPED:
+            # It goes on later, from here: nothing is rounded off.
+            with self._busy("writing checkpoint"):
+                self._keeper.save_last()
+            return self._make_ending(was_stopped=True)
+        with self._keeping_state():
+            self._trainer.on_end()
+            self._record(self._losses.take(), self._evaluator.left_at(self._clock.iterations))
+        with self._busy("writing checkpoint"):
+            self._keeper.save_final()
+        if self._evaluator.left_at(self._clock.iterations):
+            self._reason = f"{STOPPED} before the last evaluations"
+            return self._make_ending(was_stopped=True)
+        self._journal.check_logged(self._rules.metrics())
+        return self._make_ending()
+
+    def _make_ending(self, *, was_stopped: bool = False) -> Ending:
         return Ending(
-            self._reason,
-            dict(self._latest),
-            None if self._best is None else self._best.state_dict(),
-            self.stop_requested,
+            str(self._reason),
+            dict(self._journal.latest),
+            dict(self._journal.latest_evaluations),
+            None if self._rules.best is None else self._rules.best.summary(),
+            self._clock.seconds,
+            was_stopped,
         )
 
-    def _check_metrics_were_logged(self) -> None:
-        """A metric that decides something and never came was probably misspelt."""
-        if self.stop_requested or self._settings.dry_run:
-            return
-        for key, metric in (
-            ("stop_when", self._threshold.metric if self._threshold else None),
-            ("best_metric", self._settings.best_metric),
-        ):
-            if metric is not None and metric not in self._latest:
-                raise TrainingError(
-                    f"{key}: {metric!r} was never logged.{suggest(metric, self._latest)}"
-                )
+    # What is done between steps
 
-    # Evaluations and logging
-
-    def _evaluate(self, names: Sequence[str] | Mapping[str, Any]) -> dict[str, float]:
-        """Run evaluations, write what they show, and return their numbers."""
-        metrics: dict[str, float] = {}
-        if not names:
-            return metrics
-        iteration = self._clock.iterations
-        with self._evaluation_mode():
-            for name in names:
-                self.phase = f"evaluating {name}"
-                with isolated_rng(derive(self._seed, name, iteration)):
-                    outcome = read_outcome(name, self.evaluations[name].evaluate())
-                metrics = self._join(metrics, outcome.metrics)
-                for label, item in outcome.media.items():
-                    self._show(label, item, iteration)
-                self._evaluated_at[name] = iteration
-        self.phase = "training"
-        if self._best is not None and self._best.update(metrics, iteration):
-            self._latest.update(metrics)
-            self._save(self._directory.best_checkpoint)
-        return metrics
+    def _read_time(self) -> None:
+        self._clock.seconds = time.monotonic() - self._started
 
     @contextmanager
-    def _evaluation_mode(self) -> Iterator[None]:
-        """Switch to eval mode without gradients; put back the mode that each module was in."""
-        modes = [(module, module.training) for module in self.trainer.modules()]
-        self.trainer.eval()
+    def _keeping_state(self) -> Iterator[None]:
+        """Write the state before anything but a step makes training fail: no step is lost."""
         try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
+            yield
+        except NonFiniteLossError:
+            raise
+        except Exception:
+            self._keeper.save_in_need()
+            raise
 
-    def _show(self, label: str, item: media.Media, iteration: int) -> None:
-        try:
-            path = media.write(item, self._directory.evaluation(label, iteration))
-        except OSError as error:
-            logger.warning("What %s shows cannot be written: %s", label, error)
-            return
-        self._loggers.log_media(label, item, path, iteration)
+    @contextmanager
+    def _busy(self, phase: str) -> Iterator[None]:
+        previous, self.phase = self.phase, phase
+        yield
+        self.phase = previous
 
-    def _join(self, metrics: dict[str, float], more: Mapping[str, float]) -> dict[str, float]:
-        for name in more:
-            if name in metrics:
-                raise TrainingError(
-                    f"Two things are logged under the name {name!r}: rename the loss item or the "
-                    "evaluation."
-                )
-        return {**metrics, **more}
+    def _record(self, losses: Mapping[str, float], names: Sequence[str]) -> None:
+        """Run evaluations, log what they measured, keep the best state, and draw conclusions."""
+        measured = []
+        for name in names:
+            if self.stop_requested:
+                # Those that are left stay due, and come first when training goes on.
+                break
+            with self._busy(f"evaluating {name}"):
+                measured.append(self._evaluator.measure(name))
+            self._read_time()
+            self._timetable.evaluations[name].advance(self._clock)
+        metrics = self._journal.log(losses, measured, self._clock)
+        best = self._rules.best
+        if best is not None and best.update(metrics, self._clock.iterations):
+            with self._busy("writing checkpoint"):
+                self._keeper.save_best()
+        self._look_for_reason(metrics)
 
-    def _log(self, metrics: Mapping[str, float]) -> None:
-        if metrics:
-            self._latest.update(metrics)
-            row = {"epoch": self._clock.epochs, **metrics}
-            self._loggers.log(row, self._clock.iterations)
-
-    # Checkpoints
+    def _look_for_reason(self, metrics: Mapping[str, float]) -> None:
+        """Set the reason to stop, the most telling one first, or leave it None."""
+        if self._reason is None or self._is_limit_reached:
+            condition = self._trainer._end_reason or self._rules.find_reason(metrics)
+            if condition is not None:
+                self._reason, self._is_limit_reached = condition, False
+        if self._reason is None:
+            limit = self._timetable.reached_limit(self._clock)
+            if limit is not None:
+                self._reason, self._is_limit_reached = f"{limit} done", True
+            elif self.stop_requested:
+                self._reason = STOPPED
 
     def _write_due_checkpoints(self) -> None:
-        periodic, backup = self._timetable.checkpoint, self._timetable.backup
-        if periodic is not None and periodic.is_due(self._clock):
-            periodic.advance(self._clock)
-            self._save(self._directory.checkpoint(self._clock.iterations))
-            checkpoint.prune(self._directory, self._settings.keep_last)
-        if backup is not None and backup.is_due(self._clock):
-            backup.advance(self._clock)
-            self._save(self._directory.last_checkpoint)
+        clock, timetable = self._clock, self._timetable
+        for schedule, save in (
+            (timetable.checkpoint, self._keeper.save_periodic),
+            (timetable.backup, self._keeper.save_last),
+        ):
+            if schedule is not None and schedule.is_due(clock):
+                schedule.advance(clock)
+                with self._busy("writing checkpoint"):
+                    save()
 
-    def _save(self, path: Any) -> None:
-        """Write a checkpoint; a disk that is full is reported, and training goes on."""
-        phase, self.phase = self.phase, "writing checkpoint"
-        try:
-            checkpoint.save(self.state_dict(), path)
-            self.on_checkpoint()
-        except CheckpointError as error:
-            if error.__cause__ is None:
-                raise
-            logger.error("%s The previous checkpoint stays.", error)
-        finally:
-            self.phase = phase
+    # What others read
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that continuing from this step needs."""
-        clock = self._clock
-        clock.seconds = time.monotonic() - self._started
-        in_epoch = clock.iterations - self._epoch_start.get("iteration", clock.iterations)
-        loader_state = getattr(self.trainer.train_loader, "state_dict", None)
+        clock, start, loader = self._clock, self._epoch_start, self._trainer.train_loader
+        self._read_time()
+        own_state = getattr(loader, "state_dict", None)
+        best = self._rules.best
         return {
-            "trainer": self.trainer.full_state(),
+            "trainer": self._trainer.full_state(),
             "clock": {
                 "iterations": clock.iterations,
                 "epochs": clock.epochs,
                 "seconds": clock.seconds,
             },
-            "schedules": {
-                "log": self._timetable.log.next_at,
-                "evaluations": {n: s.next_at for n, s in self._timetable.evaluations.items()},
-            },
+            "schedules": self._timetable.state_dict(),
             "loader": {
-                "batches": in_epoch,
-                "rng_at_epoch_start": self._epoch_start.get("rng"),
-                "own": loader_state() if callable(loader_state) else None,
+                "batches": clock.iterations - start.get("iteration", clock.iterations),
+                "rng_at_epoch_start": start.get("rng"),
+                "generator_at_epoch_start": start.get("generator"),
+                "own": own_state() if callable(own_state) else None,
             },
             "evaluations": {
                 name: evaluation.state_dict()
-                for name, evaluation in self.evaluations.items()
+                for name, evaluation in self._evaluator.evaluations.items()
                 if hasattr(evaluation, "state_dict")
             },
-            "evaluated_at": dict(self._evaluated_at),
-            "best": None if self._best is None else self._best.state_dict(),
-            "latest": dict(self._latest),
+            "evaluated_at": dict(self._evaluator.evaluated_at),
+            "best": None if best is None else best.state_dict(),
+            "latest": dict(self._journal.latest),
             "rng": rng_state(),
             "seed": self._seed,
         }
 
-    def _keep_last_good_state(self, error: NonFiniteLossError) -> None:
-        """Write the state before the bad step, unless that step has already spoilt it."""
-        iteration = self._clock.iterations
-        spoilt = [n for n, p in self.trainer.named_parameters() if not bool(p.isfinite().all())]
-        if spoilt:
-            kept = f"the parameter {spoilt[0]} is not finite any more, last.pt was left as it is"
-        else:
-            self._save(self._directory.last_checkpoint)
-            kept = "last.pt holds the state before that step"
-        error.args = (f"{error.args[0]} (in the step after iteration {iteration}; {kept}.)",)
-
-    # What others read
-
     def snapshot(self) -> Snapshot:
         """Say how far training has come; called by the thread that draws the progress line."""
         clock = self._clock
-        losses = self._losses.peek() or {
-            name: value
-            for name, value in dict(self._latest).items()
-            if name.partition("/")[0] not in self.evaluations
-        }
+        measured = self._journal.latest_evaluations
+        now = Clock(clock.iterations, clock.epochs, time.monotonic() - self._started, clock.counter)
         return Snapshot(
             iteration=clock.iterations,
             epoch=clock.epochs,
-            fraction=self._fraction(),
-            losses=losses,
+            fraction=self._timetable.fraction_done(now, self._iterations_per_epoch),
+            losses=self._losses.peek()
+            or {k: v for k, v in dict(self._journal.latest).items() if k not in measured},
             phase=self.phase,
             total_epochs=self._settings.epochs,
         )
 
-    def _fraction(self) -> float | None:
-        clock, per_epoch = self._clock, self._iterations_per_epoch
-        fractions = []
-        for limit in self._timetable.limits:
-            if limit.number == 0:
-                return 1.0
-            done: float | None = None
-            if limit.unit == SECONDS:
-                done = time.monotonic() - self._started
-            elif limit.unit == EPOCHS and per_epoch:
-                done = clock.iterations / per_epoch
-            elif limit.unit != EPOCHS or per_epoch is None:
-                done = clock.read(limit.unit)
-            if done is not None:
-                fractions.append(done / limit.number)
-        return min(1.0, max(fractions)) if fractions else None
+
+def _do_nothing() -> None:
+    """Stand for the loop when there is none."""

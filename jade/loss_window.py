@@ -39,23 +39,26 @@ class LossWindow:
 
     def _add_pending(self, name: str, value: torch.Tensor) -> None:
         if value.numel() != 1:
-            raise TrainingError(_shape_message(name, value))
+            raise TrainingError(_message(name, value))
         pending = self._pending.setdefault(name, [])
         pending.append(value.detach())
         if len(pending) >= PENDING_LIMIT:
-            total = torch.stack([item.reshape(()).double() for item in pending]).sum()
+            # Apple's devices know no double precision.
+            precision = torch.float32 if value.device.type == "mps" else torch.float64
+            total = torch.stack([item.reshape(()).to(precision) for item in pending]).sum()
             self._counts[name] = self._counts.get(name, 0) + len(pending) - 1
             pending[:] = [total]
 
     def _collect_pending(self) -> None:
-        for name, pending in self._pending.items():
+        # Emptied first: whoever handles the error below must be able to store this window.
+        waiting, self._pending = self._pending, {}
+        for name, pending in waiting.items():
             for tensor in pending:
                 value = float(tensor)
                 if self._stop_on_nan and not math.isfinite(value):
                     raise NonFiniteLossError(f"The loss item {name!r} is {value}.")
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
-        self._pending.clear()
 
     def peek(self) -> dict[str, float]:
         """Return the means so far, of what needs no waiting; safe to call from another thread."""
@@ -83,21 +86,18 @@ class LossWindow:
 
 
 def _to_float(name: str, value: Any) -> float:
-    if isinstance(value, torch.Tensor):
-        if value.numel() != 1:
-            raise TrainingError(_shape_message(name, value))
-        return float(value.item())
-    try:
+    if isinstance(value, torch.Tensor) or hasattr(value, "item"):
+        # numpy's arrays and numbers have it, too.
+        size = value.numel() if isinstance(value, torch.Tensor) else getattr(value, "size", None)
+        value = value.item() if size == 1 else value
+    if isinstance(value, (int, float)):
         return float(value)
-    except (TypeError, ValueError) as error:
-        raise TrainingError(
-            f"add_loss_item({name!r}, ...) takes a number or a tensor with one element, "
-            f"not {type(value).__name__}."
-        ) from error
+    raise TrainingError(_message(name, value))
 
 
-def _shape_message(name: str, value: torch.Tensor) -> str:
-    return (
-        f"add_loss_item({name!r}, ...) takes a number or a tensor with one element, not a tensor "
-        f"of shape {tuple(value.shape)}. Did you forget .mean()?"
-    )
+def _message(name: str, value: Any) -> str:
+    start = f"add_loss_item({name!r}, ...) takes a number or a tensor with one element, not"
+    if not hasattr(value, "shape"):
+        return f"{start} {type(value).__name__} {value!r}."
+    shape = f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    return f"{start} {shape}. Did you forget .mean()?"

@@ -3,7 +3,9 @@
 import json
 import logging
 import logging.handlers
+import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +15,8 @@ from typing import Any
 import torch
 
 from jade import provenance, yaml_file
+from jade.errors import JadeError
+from jade.provenance import Provenance
 from jade.resolve import Resolved
 from jade.run_dir import RUNNING, RunDir, write_whole
 
@@ -48,6 +52,18 @@ class RunLog:
         self._buffer.flush()
         root.addHandler(self._file)
 
+    def write_failure(self, error: BaseException) -> None:
+        """Write why the run failed to the file only: on the console it is shown by who catches it.
+
+        The message of a `JadeError` says it all; anything else needs its traceback.
+        """
+        if self._file is not None:
+            is_known = isinstance(error, JadeError)
+            text = str(error) if is_known else "The run failed."
+            trace = None if is_known else (type(error), error, error.__traceback__)
+            record = self._jade.makeRecord("jade", logging.ERROR, "", 0, text, (), trace)
+            self._file.handle(record)
+
     def __exit__(self, *_: object) -> None:
         root = logging.getLogger()
         root.removeHandler(self._buffer)
@@ -62,22 +78,17 @@ class RunLog:
 class Record:
     """The directory of a run, filled as the run goes on."""
 
-    def __init__(self, directory: RunDir) -> None:
-        self.directory = directory
+    def __init__(self, root: Path, run_id: str | None = None) -> None:
+        self.directory = RunDir.create(root, run_id)
         self._started = time.time()
+        self.write_status(RUNNING)
 
-    @classmethod
-    def start(
-        cls, resolved: Resolved, root: Path, *, command: Sequence[str], seed: int
-    ) -> "Record":
-        """Create the directory, with everything in it that is known before training."""
-        record = cls(RunDir.create(root, resolved.configuration.environ.get("WANDB_RUN_ID")))
-        record.write_status(RUNNING)
-        record._write_configuration(resolved)
-        record._write_code(resolved)
-        values = provenance.collect(command, seed, {"hardware": _hardware()})
-        provenance.write_json(record.directory.provenance, values)
-        return record
+    def describe(self, resolved: Resolved, origin: Provenance) -> None:
+        """Write down everything that is known before training."""
+        self._write_configuration(resolved)
+        self._write_code(resolved)
+        values = {**origin.result(), "hardware": _hardware()}
+        provenance.write_json(self.directory.provenance, values)
 
     def _write_configuration(self, resolved: Resolved) -> None:
         header = (f"Run it again: jade train --config {self.directory.config}",)
@@ -87,9 +98,8 @@ class Record:
         write_whole(self.directory.expanded_config, expanded.encode())
 
     def _write_code(self, resolved: Resolved) -> None:
-        used = [Path(sys.modules[m].__file__ or "") for m in _user_modules(resolved.index.roots)]
-        files = sorted({path.resolve() for path in (*resolved.index.used, *used)})
-        provenance.snapshot_code(files, self.directory.code, Path.cwd())
+        files = {*resolved.index.used, *_imported_below(resolved.index.roots)}
+        provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd())
 
     def write_status(self, status: str, **details: Any) -> None:
         """Record how the run stands."""
@@ -100,15 +110,16 @@ class Record:
         text = json.dumps(values, indent=1) + "\n"
         write_whole(self.directory.summary, text.encode())
 
+    def remove(self) -> None:
+        """Remove the directory again: the run could not even begin."""
+        shutil.rmtree(self.directory.root)
 
-def _user_modules(roots: Sequence[Path]) -> list[str]:
-    """List the imported modules whose files are below the given folders."""
-    found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and any(root in Path(file).parents for root in roots):
-            found.append(name)
-    return found
+
+def _imported_below(roots: Sequence[Path]) -> set[Path]:
+    """Return the files of imported modules that are below the given folders."""
+    prefixes = tuple(f"{root}{os.sep}" for root in roots)
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {Path(file).resolve() for file in files if file and file.startswith(prefixes)}
 
 
 def _hardware() -> dict[str, Any]:

@@ -1,74 +1,39 @@
 """Carry one run from its configuration to its last checkpoint."""
 
 import contextlib
-import csv
 import logging
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from jade import torch_startup
 from jade.assemble import Assembled, assemble, choose_device, count_parameters, make_loggers
 from jade.config import Configuration, Sources, load
-from jade.errors import ConfigError, JadeError, suggest
+from jade.errors import ConfigError, JadeError, TrainingError, suggest
+from jade.finished_run import FinishedRun
 from jade.loggers.base import Logger, LoggerGroup, RunInfo
 from jade.loop import Ending, TrainingLoop
 from jade.overrides import Override
+from jade.plan import Plan, make_plan
 from jade.progress import ProgressLine
+from jade.provenance import Provenance
 from jade.record import Record, RunLog
 from jade.resolve import Resolved, resolve
-from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RunDir, check_writable
-from jade.seeding import draw_seed, rng_state, seed_everything, set_deterministic, set_rng_state
+from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, check_writable
+from jade.seeding import draw_seed, isolated_rng, seed_everything, set_deterministic
 from jade.settings import FIELDS
 from jade.signals import EXIT_INTERRUPTED, SignalWatch
 from jade.trainer import Trainer
 from jade.yaml_file import Origin
 
+__all__ = ["FinishedRun", "execute", "train"]
+
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """A run that has ended, and all that it left behind."""
-
-    directory: Path
-    status: str
-    reason: str
-    exit_code: int
-    metrics: Mapping[str, float]
-    config: Mapping[str, Any]
-    trainer: Trainer
-    best: Mapping[str, Any] | None = None
-    dataset_sizes: Mapping[str, int | None] = field(default_factory=dict)
-
-    @property
-    def run_id(self) -> str:
-        """The name of the run directory, which is the run's id on W&B, too."""
-        return self.directory.name
-
-    @property
-    def evaluations(self) -> dict[str, float]:
-        """The last numbers of the evaluations, without the loss items."""
-        names = self.config["eval"]
-        return {k: v for k, v in self.metrics.items() if k.partition("/")[0] in names}
-
-    def history(self) -> list[dict[str, float]]:
-        """Read ``metrics.csv``: one mapping per logged step, without what was not logged there."""
-        with RunDir(self.directory).metrics.open(newline="") as file:
-            return [
-                {key: float(value) for key, value in row.items() if value}
-                for row in csv.DictReader(file)
-            ]
-
-    def pictures(self) -> list[Path]:
-        """List the newest picture of each evaluation."""
-        folders = sorted(RunDir(self.directory).evaluations.iterdir())
-        found = (sorted(folder.glob("*.png")) for folder in folders)
-        return [pictures[-1] for pictures in found if pictures]
 
 
 def train(  # noqa: PLR0913 - each is a part of the configuration
@@ -124,7 +89,7 @@ def _as_text(value: Any) -> Any:
 def execute(
     configuration: Configuration,
     *,
-    command: Sequence[str] = tuple(sys.argv),
+    command: Sequence[str] | None = None,
     loggers: Sequence[Logger] = (),
     show_progress: bool = True,
 ) -> FinishedRun:
@@ -142,20 +107,24 @@ def execute(
         device = choose_device(settings.device)
         destinations = LoggerGroup([*make_loggers(resolved), *loggers])
         check_writable(root)
-        run = _Run(resolved, root, destinations, log, command)
+        seed = _choose_seed(resolved)
+        seed_everything(seed)
+        origin = Provenance(sys.argv if command is None else command, seed).start()
+        run = _Run(resolved, seed, root, destinations, log)
         try:
-            assembled = assemble(resolved, device, run.seed)
-            loop = TrainingLoop(
-                assembled.trainer,
-                assembled.evaluations,
-                settings,
-                seed=run.seed,
-                evaluate_every=resolved.evaluate_every,
-            )
-            watch.on_signal = loop.request_stop
-            return run.carry_out(assembled, loop, watch, show_progress=show_progress)
+            plan, assembled = run.build(device)
+            watch.hold_back()
+            run.open(origin)
+            run.describe(assembled)
+            loop = run.make_loop(plan, shields_rng=bool(loggers or resolved.loggers))
+            watch.pass_on_to(loop.request_stop)
+            with ProgressLine(loop.snapshot, title=run.title, enabled=show_progress):
+                ending = loop.run()
+            return run.finish(assembled, ending, watch)
         except BaseException as error:
-            run.fail(error)
+            run.fail(error, origin)
+            if isinstance(error, SystemExit) and watch.received is None:
+                raise TrainingError(f"Something called sys.exit({error.code!r}).") from error
             raise
 
 
@@ -163,130 +132,160 @@ class _Run:
     """What one run owns while it lasts; its directory is made once everything could be built."""
 
     def __init__(
-        self,
-        resolved: Resolved,
-        root: Path,
-        loggers: LoggerGroup,
-        log: RunLog,
-        command: Sequence[str],
+        self, resolved: Resolved, seed: int, root: Path, loggers: LoggerGroup, log: RunLog
     ) -> None:
-        self.resolved = resolved
-        self.seed = _choose_seed(resolved)
+        self._resolved = resolved
+        self._seed = seed
         self._root = root
         self._loggers = loggers
         self._log = log
-        self._command = command
         self._record: Record | None = None
-        self._loop: TrainingLoop | None = None
-        seed_everything(self.seed)
+        self._trainer: Trainer | None = None
+        self._has_begun = False
 
-    def carry_out(
-        self,
-        assembled: Assembled,
-        loop: TrainingLoop,
-        watch: SignalWatch,
-        *,
-        show_progress: bool,
-    ) -> FinishedRun:
-        # What the loggers and the record do must not be seen in the random numbers of training.
-        state = rng_state()
-        record = self._open()
-        self._loop = loop
-        self._describe(assembled)
-        set_rng_state(state)
-        title = self.resolved.settings.run_name or type(assembled.trainer).__name__
-        with ProgressLine(loop.snapshot, title=title, enabled=show_progress):
-            ending = loop.run(record.directory, self._loggers)
-        return self._finish(record, assembled, ending, watch)
+    @property
+    def title(self) -> str:
+        """What the progress line calls the run."""
+        return self._resolved.settings.run_name or self._resolved.model.target.__name__
 
-    def _open(self) -> Record:
-        """Create the run directory and start the loggers."""
-        record = Record.start(self.resolved, self._root, command=self._command, seed=self.seed)
-        self._record = record
-        self._log.write_to(record.directory.log)
-        settings = self.resolved.settings
-        files = {k: self.resolved.values[k] for k in ("model_conf", "data_conf", "eval_conf")}
-        self._loggers.start(
-            RunInfo(
-                run_id=record.directory.run_id,
-                directory=record.directory.root,
-                config={**{k: v for k, v in files.items() if v}, **self.resolved.frozen},
-                name=settings.run_name,
-                group=settings.group,
-                tags=settings.tags,
-                notes=settings.notes,
-                job_type=settings.job_type,
-            )
+    def build(self, device: torch.device) -> tuple[Plan, Assembled]:
+        """Build everything that training needs."""
+        assembled = assemble(self._resolved, device, self._seed)
+        plan = make_plan(
+            assembled.trainer,
+            assembled.evaluations,
+            self._resolved.settings,
+            self._resolved.evaluate_every,
+            self._seed,
         )
-        return record
+        self._trainer = assembled.trainer
+        return plan, assembled
 
-    def _describe(self, assembled: Assembled) -> None:
-        logger.info("run directory: %s", self._record and self._record.directory.root)
-        logger.info("device %s, seed %d", assembled.device, self.seed)
+    def open(self, origin: Provenance) -> None:
+        """Create the run directory and start the loggers."""
+        settings = self._resolved.settings
+        files = {k: self._resolved.values[k] for k in ("model_conf", "data_conf", "eval_conf")}
+        # What loggers and the record do must not be seen in the random numbers of training.
+        with isolated_rng():
+            record = Record(self._root, self._resolved.configuration.environ.get("WANDB_RUN_ID"))
+            self._record = record
+            self._log.write_to(record.directory.log)
+            record.describe(self._resolved, origin)
+            self._loggers.start(
+                RunInfo(
+                    run_id=record.directory.run_id,
+                    directory=record.directory.root,
+                    config={**{k: v for k, v in files.items() if v}, **self._resolved.frozen},
+                    name=settings.run_name,
+                    group=settings.group,
+                    tags=settings.tags,
+                    notes=settings.notes,
+                    job_type=settings.job_type,
+                )
+            )
+
+    def describe(self, assembled: Assembled) -> None:
+        """Log what is about to be trained."""
+        logger.info("run directory: %s", self._opened.directory.root)
+        logger.info("device %s, seed %d", assembled.device, self._seed)
         for name, kind, trainable, fixed in count_parameters(assembled.trainer):
-            logger.info("network %s (%s): %d parameters, %d fixed", name, kind, trainable, fixed)
+            logger.info(
+                "network %s (%s): %d trainable parameters, %d fixed", name, kind, trainable, fixed
+            )
 
-    def _finish(
-        self, record: Record, assembled: Assembled, ending: Ending, watch: SignalWatch
-    ) -> FinishedRun:
-        status, exit_code = FINISHED, 0
+    def make_loop(self, plan: Plan, *, shields_rng: bool) -> TrainingLoop:
+        """Make the loop that trains into this run's directory."""
+        self._has_begun = True
+        return TrainingLoop(plan, self._opened.directory, self._loggers, shields_rng=shields_rng)
+
+    def finish(self, assembled: Assembled, ending: Ending, watch: SignalWatch) -> FinishedRun:
+        """Write down how the run ended, and close everything."""
+        status, exit_code, reason = FINISHED, 0, ending.reason
         if ending.was_stopped:
             exit_code = watch.exit_code
             status = INTERRUPTED if exit_code == EXIT_INTERRUPTED else PREEMPTED
-            if status == PREEMPTED:
-                self._loggers.mark_preempting()
-        trainer = assembled.trainer
-        counters = {"iterations": trainer.iterations, "epochs": trainer.epochs}
-        networks = count_parameters(trainer)
-        sizes = assembled.datasets.sizes()
-        summary = {
-            "status": status,
-            "reason": ending.reason,
-            **counters,
-            "best": ending.best,
-            "metrics": ending.metrics,
-            "dataset_sizes": sizes,
-            "parameters": {
-                "trainable": sum(row[2] for row in networks),
-                "fixed": sum(row[3] for row in networks),
-            },
-        }
-        logger.info("%s: %s", status, ending.reason)
-        record.write_summary(summary)
+            reason += f" ({watch.received.name})" if watch.received else ""
+        if status == PREEMPTED:
+            self._loggers.mark_preempting()
+        summary = _summarize(assembled, ending, {"status": status, "reason": reason})
+        logger.info("%s: %s", status, reason)
+        self._opened.write_summary(summary)
         self._loggers.summarize(summary)
-        self._loggers.finish(exit_code)
-        record.write_status(status, reason=ending.reason, exit_code=exit_code, **counters)
+        self._close(status, reason, exit_code)
         return FinishedRun(
-            directory=record.directory.root,
+            directory=self._opened.directory.root,
             status=status,
-            reason=ending.reason,
+            reason=reason,
             exit_code=exit_code,
+            config=self._resolved.frozen,
+            trainer=assembled.trainer,
             metrics=ending.metrics,
-            config=self.resolved.frozen,
-            trainer=trainer,
+            evaluations=ending.evaluations,
             best=ending.best,
-            dataset_sizes=sizes,
+            dataset_sizes=assembled.datasets.sizes(),
         )
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, origin: Provenance) -> None:
         """Put a failure on record; what the user can correct before a start leaves no trace."""
-        if self._record is None:
-            if isinstance(error, ConfigError) or not isinstance(error, Exception):
-                return
-            self._open()
-        if self._record is None:
+        if isinstance(error, ConfigError) and not self._has_begun:
+            self._undo()
             return
+        if self._record is None:
+            if not isinstance(error, Exception):
+                return
+            try:
+                self.open(origin)
+            except (JadeError, OSError) as problem:
+                logger.error("The failure is not on record: %s", problem)
         is_interrupt = isinstance(error, KeyboardInterrupt)
-        status, exit_code = (INTERRUPTED, EXIT_INTERRUPTED) if is_interrupt else (FAILED, 1)
-        reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, JadeError):
-            logger.error("%s", error)
-        else:
-            logger.error("The run failed.", exc_info=error)
+        exit_code = error.exit_code if isinstance(error, JadeError) else 1
+        status, exit_code = (INTERRUPTED, EXIT_INTERRUPTED) if is_interrupt else (FAILED, exit_code)
+        self._log.write_failure(error)
+        self._close(status, f"{type(error).__name__}: {error}", exit_code)
+
+    def _undo(self) -> None:
+        self._loggers.finish(ConfigError.exit_code)
+        if self._record is not None:
+            self._record.remove()
+
+    def _close(self, status: str, reason: str, exit_code: int) -> None:
+        """Finish the loggers, then write the status: what it says has happened."""
         self._loggers.finish(exit_code)
-        trainer = self._loop.trainer if self._loop else None
-        counters = {"iterations": trainer.iterations, "epochs": trainer.epochs} if trainer else {}
-        self._record.write_status(status, reason=reason, exit_code=exit_code, **counters)
+        counters = _counters(self._trainer) if self._trainer is not None else {}
+        try:
+            if self._record is not None:
+                self._record.write_status(status, reason=reason, exit_code=exit_code, **counters)
+        except OSError as error:
+            logger.error("The status of the run is not on record: %s", error)
+
+    @property
+    def _opened(self) -> Record:
+        if self._record is None:
+            raise AssertionError("the run has no directory yet")
+        return self._record
+
+
+def _counters(trainer: Trainer) -> dict[str, int]:
+    return {"iterations": trainer.iterations, "epochs": trainer.epochs}
+
+
+def _summarize(assembled: Assembled, ending: Ending, outcome: Mapping[str, str]) -> dict[str, Any]:
+    """Say what there is to say of a run, in one level: so W&B shows it as columns of its table.
+
+    Metrics stand under their own names, with their last values. The rest has a prefix.
+    """
+    facts: dict[str, Any] = {**outcome, **_counters(assembled.trainer), "seconds": ending.seconds}
+    networks = count_parameters(assembled.trainer)
+    best = ending.best or {}
+    return {
+        **ending.metrics,
+        **({f"best/{best['metric']}": best["value"]} if best else {}),
+        **({"best/iteration": best["iteration"]} if best else {}),
+        **{f"run/{key}": value for key, value in facts.items()},
+        **{f"samples/{name}": size for name, size in assembled.datasets.sizes().items()},
+        "parameters/trainable": sum(row[2] for row in networks),
+        "parameters/fixed": sum(row[3] for row in networks),
+    }
 
 
 def _report(configuration: Configuration) -> None:
@@ -319,7 +318,8 @@ def _experiments_root(resolved: Resolved) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _determinism(*, enabled: bool) -> Iterator[None]:
-    if not enabled:
+    """Switch determinism on for this run, unless it is on anyway."""
+    if not enabled or torch.are_deterministic_algorithms_enabled():
         yield
         return
     set_deterministic(enabled=True)

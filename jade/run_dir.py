@@ -1,21 +1,27 @@
 """Spell every path of a run, create its directory, and keep its status."""
 
+import contextlib
 import json
 import os
+import re
 import secrets
 import socket
 import string
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from jade.errors import ConfigError
 
 ALPHABET = string.ascii_lowercase + string.digits
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 PREEMPTED, INTERRUPTED = "preempted", "interrupted"
+PERIODIC = re.compile(r"checkpoint_(\d+)\.pt")
+# What W&B takes as a run id, as far as it can be the name of a directory.
+RUN_ID = re.compile(r"\w[\w.\-]*")
 
 
 def new_run_id() -> str:
@@ -24,17 +30,42 @@ def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-") + tail
 
 
-def write_whole(path: Path, data: "bytes | memoryview") -> None:
-    """Write a file so that a reader sees the old content or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+@contextlib.contextmanager
+def whole_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """Open a file to write; a reader sees the old content or the new one, never a part.
+
+    Args:
+        path: The file.
+        durable: Whether it must survive a power cut from the moment on when this returns, which
+            takes milliseconds. A process that is killed needs no such care.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         aside.replace(path)
+        if durable:
+            _sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part."""
+    with whole_file(path) as file:
+        file.write(data)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -100,8 +131,9 @@ class RunDir:
 
     def periodic_checkpoints(self) -> list[Path]:
         """List the periodic checkpoints, oldest first."""
-        found = self.checkpoints.glob("checkpoint_*.pt")
-        return sorted(found, key=lambda path: int(path.stem.rpartition("_")[2]))
+        found = [PERIODIC.fullmatch(path.name) for path in self.checkpoints.iterdir()]
+        iterations = sorted(int(match[1]) for match in found if match)
+        return [self.checkpoint(iteration) for iteration in iterations]
 
     def evaluation(self, name: str, iteration: int) -> Path:
         """Return the path, without an ending, for what an evaluation shows at an iteration."""
@@ -111,24 +143,28 @@ class RunDir:
     @classmethod
     def create(cls, experiments_root: Path, run_id: str | None = None) -> "RunDir":
         """Create the directory of a new run; the id is drawn when none is given."""
-        for attempt in range(100):
-            directory = cls(experiments_root / (run_id or new_run_id()))
-            try:
-                experiments_root.mkdir(parents=True, exist_ok=True)
-                directory.root.mkdir()
-            except FileExistsError as error:
-                if run_id is None and attempt < 99 and experiments_root.is_dir():
-                    continue
-                raise ConfigError(_exists_message(directory.root, experiments_root)) from error
-            except OSError as error:
-                raise ConfigError(
-                    f"experiments_root: {experiments_root} cannot be written: {error.strerror}. "
-                    "Give another one with --experiments_root or EXPERIMENTS_ROOT."
-                ) from error
+        if run_id is not None and not RUN_ID.fullmatch(run_id):
+            raise ConfigError(
+                f"The run id {run_id!r} (WANDB_RUN_ID) cannot be the name of a directory: "
+                "use letters, digits, '-', '_' and '.'."
+            )
+        directory = cls(experiments_root / (run_id or new_run_id()))
+        try:
+            experiments_root.mkdir(parents=True, exist_ok=True)
+            directory.root.mkdir()
             directory.checkpoints.mkdir()
             directory.evaluations.mkdir()
-            return directory
-        raise AssertionError("unreachable")
+        except FileExistsError as error:
+            if run_id is None and experiments_root.is_dir():
+                # Somebody drew the same id in the same second.
+                return cls.create(experiments_root)
+            raise ConfigError(_exists_message(directory.root, experiments_root)) from error
+        except OSError as error:
+            raise ConfigError(
+                f"experiments_root: {experiments_root} cannot be written: {error.strerror}. "
+                "Give another one with --experiments_root or EXPERIMENTS_ROOT."
+            ) from error
+        return directory
 
     def write_status(self, status: str, **details: Any) -> None:
         """Record the state of the run with its process and host."""

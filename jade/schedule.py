@@ -8,7 +8,9 @@ from typing import Any
 
 from jade.errors import ConfigError
 
-AMOUNT = re.compile(r"(?P<amount>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>\+?\d+))?\s*(?P<unit>\w*)")
+AMOUNT = re.compile(
+    r"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>(?:[^\W\d]\w*)?)"
+)
 
 EPOCHS, ITERATIONS, SECONDS = "epochs", "iterations", "seconds"
 UNITS = {
@@ -29,12 +31,8 @@ class Amount:
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.number:g} {self.unit}"
-
-    @property
-    def is_custom(self) -> bool:
-        """Tell whether the unit is a counter of the trainer."""
-        return self.unit not in (EPOCHS, ITERATIONS, SECONDS)
+        is_one = self.number == 1 and self.unit in (EPOCHS, ITERATIONS, SECONDS)
+        return f"{self.number:.15g} {self.unit[:-1] if is_one else self.unit}"
 
 
 def parse_amount(value: Any, key: str, *, zero: bool = False) -> Amount:
@@ -44,11 +42,12 @@ def parse_amount(value: Any, key: str, *, zero: bool = False) -> Amount:
     match = AMOUNT.fullmatch(str(value).strip())
     if match is None:
         raise ConfigError(_message(key, value))
-    number = float(match["amount"]) * 10.0 ** int(match["exponent"] or 0)
     unit, factor = UNITS.get(match["unit"].lower() or EPOCHS, (match["unit"], 1.0))
-    if number * factor <= 0 and not zero:
-        raise ConfigError(f"{key} must be greater than zero, not {value!r}.")
-    return Amount(number * factor, unit)
+    number = float(match["number"]) * factor
+    if not math.isfinite(number) or (number <= 0 and not zero):
+        limit = "greater than zero" if number <= 0 else "finite"
+        raise ConfigError(f"{key} must be {limit}, not {value!r}.")
+    return Amount(number, unit)
 
 
 def _message(key: str, value: Any) -> str:
@@ -88,7 +87,9 @@ def in_iterations(amount: Amount, iterations_per_epoch: int | None, key: str) ->
         raise ConfigError(
             f"{key}: {amount} needs a train_loader with a length; give iterations instead."
         )
-    return Amount(float(math.ceil(amount.number * iterations_per_epoch)), ITERATIONS)
+    # A product that rounding left just above a whole number counts as that number.
+    iterations = math.ceil(amount.number * iterations_per_epoch - 1e-9)
+    return Amount(float(max(1, iterations)), ITERATIONS)
 
 
 @dataclass

@@ -18,7 +18,7 @@ class SignalWatch:
     """Remember the first signal and call back; a second one acts as if nobody watched.
 
     Handlers can only be set in the main thread; elsewhere (a notebook's worker, a test) the
-    watch does nothing.
+    watch does nothing. A signal that the process was started to ignore stays ignored.
     """
 
     def __init__(self) -> None:
@@ -29,11 +29,22 @@ class SignalWatch:
     def __enter__(self) -> "SignalWatch":
         if threading.current_thread() is threading.main_thread():
             for number in WATCHED:
-                self._previous[number] = signal.signal(number, self._handle)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._restore()
+
+    def pass_on_to(self, on_signal: Callable[[], None]) -> None:
+        """Call this from now on, and now if a signal has come in already."""
+        self.on_signal = on_signal
+        if self.received is not None:
+            on_signal()
+
+    def hold_back(self) -> None:
+        """Remember a signal until somebody can act on it."""
+        self.on_signal = _do_nothing
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -56,3 +67,7 @@ class SignalWatch:
     def exit_code(self) -> int:
         """Return the exit code that tells a launcher what to do."""
         return EXIT_INTERRUPTED if self.received == signal.SIGINT else EXIT_PREEMPTED
+
+
+def _do_nothing() -> None:
+    """Take note only."""

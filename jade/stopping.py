@@ -1,4 +1,4 @@
-"""Decide when training ends, and say why."""
+"""Decide by metrics when training ends and which state is the best, and say why."""
 
 import math
 import operator
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jade.errors import ConfigError
+from jade.settings import Settings
 
 TEST = re.compile(r"\s*(?P<metric>.+?)\s*(?P<operator><=|>=|<|>)\s*(?P<value>\S+)\s*")
 OPERATORS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
@@ -22,7 +23,7 @@ class Threshold:
     value: float
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.symbol} {self.value:g}"
+        return f"{self.metric} {self.symbol} {self.value:.15g}"
 
     def is_met(self, metrics: Mapping[str, float]) -> bool:
         """Tell whether the metric is there and passes the value."""
@@ -35,7 +36,7 @@ def parse_threshold(text: str) -> Threshold:
     """Parse a metric, a comparison and a number."""
     match = TEST.fullmatch(text)
     try:
-        if match is None:
+        if match is None or math.isnan(float(match["value"])):
             raise ValueError(text)
         return Threshold(match["metric"], match["operator"], float(match["value"]))
     except ValueError as error:
@@ -76,6 +77,12 @@ class Best:
     def _is_better(self, value: float, other: float, delta: float) -> bool:
         return self._sign * (other - value) > delta
 
+    def summary(self) -> dict[str, Any] | None:
+        """Return the best value and where it was, if there is one."""
+        if self.value is None:
+            return None
+        return {"metric": self.metric, "value": self.value, "iteration": self.iteration}
+
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next update needs."""
         return {
@@ -90,3 +97,34 @@ class Best:
         self.value, self.iteration = state["value"], state["iteration"]
         self.num_without_improvement = state["num_without_improvement"]
         self._reference = state["reference"]
+
+
+class StopRules:
+    """What the settings say about ending by a metric: a threshold, and patience with the best."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.threshold = parse_threshold(settings.stop_when) if settings.stop_when else None
+        self.best: Best | None = None
+        if settings.best_metric:
+            self.best = Best(settings.best_metric, settings.best_mode, settings.min_delta)
+        if settings.patience is not None and settings.patience < 1:
+            raise ConfigError(f"patience must be at least 1, got {settings.patience}.")
+        self._patience = settings.patience
+
+    def find_reason(self, metrics: Mapping[str, float]) -> str | None:
+        """Return why training should end now that these metrics are there, or None."""
+        if self.threshold is not None and self.threshold.is_met(metrics):
+            return f"converged: {self.threshold}"
+        if self.best is not None and self._patience is not None:
+            stale = self.best.num_without_improvement
+            if stale >= self._patience:
+                return f"no improvement of {self.best.metric} in {stale} evaluations"
+        return None
+
+    def metrics(self) -> dict[str, str]:
+        """Return the metrics that decide something, by the setting that names them."""
+        named = {
+            "stop_when": self.threshold.metric if self.threshold else None,
+            "best_metric": self.best.metric if self.best else None,
+        }
+        return {setting: metric for setting, metric in named.items() if metric is not None}

@@ -1,20 +1,23 @@
 """Define Trainer: what a user builds in ``initialize`` and does in ``train_step``."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
+from jade import stateful
 from jade.batch import TensorLoader
-from jade.checkpoint import storable
+from jade.checkpoint import restored, storable
 from jade.components import Architectures, ClassIndex, LazyComponents
 from jade.errors import CheckpointError, ComponentError, suggest
 from jade.loss_window import LossWindow
 from jade.schedule import Clock
 
 logger = logging.getLogger(__name__)
+
+_COUNTED = "The loop counts: remove the line of {name} that sets self.{counter}."
 
 
 class Trainer(nn.Module):
@@ -78,10 +81,18 @@ class Trainer(nn.Module):
         """The number of steps done; the loop counts."""
         return self._clock.iterations
 
+    @iterations.setter
+    def iterations(self, _: Any) -> NoReturn:
+        raise AttributeError(_COUNTED.format(name=type(self).__name__, counter="iterations"))
+
     @property
     def epochs(self) -> int:
         """The number of epochs done; the loop counts."""
         return self._clock.epochs
+
+    @epochs.setter
+    def epochs(self, _: Any) -> NoReturn:
+        raise AttributeError(_COUNTED.format(name=type(self).__name__, counter="epochs"))
 
     @property
     def datasets(self) -> Mapping[str, Any]:
@@ -98,7 +109,8 @@ class Trainer(nn.Module):
 
     def instantiate_architecture(self, name: str, **params: Any) -> Any:
         """Build a network class of the file given by ``--arch_impl``."""
-        return self._architectures.build(name, params)
+        built = self._architectures.build(name, params)
+        return built.to(self._device) if isinstance(built, nn.Module) else built
 
     def make_loader(
         self,
@@ -134,7 +146,7 @@ class Trainer(nn.Module):
     # Its state
 
     def check_stored_attributes(self) -> None:
-        """Refuse names that were given to be stored or left out, but do not exist."""
+        """Refuse what could not be stored: training must not end in a missing checkpoint."""
         for name in (*self._stored, *self._excluded):
             if not hasattr(self, name):
                 own = [key for key in (*vars(self), *self._modules) if key not in self._own_names]
@@ -142,18 +154,41 @@ class Trainer(nn.Module):
                     f"{type(self).__name__} has no attribute {name!r} to store or leave out."
                     f"{suggest(name, own)}"
                 )
+        try:
+            storable(self.full_state(), type(self).__name__)
+        except CheckpointError as error:
+            raise ComponentError(str(error)) from error
+        held = {**self._stateful(), **self._modules, **self._parameters}
+        for optimizer, number in stateful.count_unheld(held).items():
+            logger.warning(
+                "%s trains %d parameters that are not in checkpoints: make what they belong to an "
+                "attribute of %s.",
+                optimizer,
+                number,
+                type(self).__name__,
+            )
+
+    def named_networks(self) -> dict[str, nn.Module]:
+        """Return the modules among the attributes, also those in plain lists and mappings."""
+        registered = {name: module for name, module in self._modules.items() if module is not None}
+        loose = {n: value for n, value in self._with_state() if isinstance(value, nn.Module)}
+        return {**registered, **loose}
+
+    def loose_modules(self) -> list[nn.Module]:
+        """Return the modules in plain lists and mappings, which torch itself overlooks."""
+        return [value for _, value in self._with_state() if isinstance(value, nn.Module)]
 
     def full_state(self) -> dict[str, Any]:
         """Return everything that training needs to go on: modules, optimizers, stored values."""
-        modules = {
-            key: value
-            for key, value in self.state_dict().items()
-            if key.partition(".")[0] not in self._excluded
-        }
         return {
             "class": type(self).__name__,
-            "modules": modules,
-            "stateful": {name: _state_of(value) for name, value in self._stateful().items()},
+            # A parameter that waits for its first batch has nothing to store.
+            "modules": {
+                key: value
+                for key, value in self._module_state().items()
+                if not nn.parameter.is_lazy(value)
+            },
+            "stateful": {n: stateful.state_of(value) for n, value in self._stateful().items()},
             "stored": {
                 name: storable(getattr(self, name), f"{type(self).__name__}.{name}")
                 for name in self._plain_stored()
@@ -170,50 +205,57 @@ class Trainer(nn.Module):
         Raises:
             CheckpointError: Something is missing or does not fit, and ``strict`` is true.
         """
-        modules, problems = self._fitting_modules(state["modules"])
-        for part, own in (("stateful", self._stateful()), ("stored", self._plain_stored())):
-            problems += _difference(state[part], own, part)
+        found = self._stateful()
+        modules, problems = self._fitting(state["modules"], self._module_state())
+        states, more = self._fitting(state["stateful"], found)
+        problems += more
+        values, more = self._fitting(state["stored"], dict.fromkeys(self._plain_stored()))
+        problems += more
         if problems and strict:
             listed = "\n".join(f"  - {problem}" for problem in problems)
             origin = f"The checkpoint of {state.get('class')}"
             raise CheckpointError(f"{origin} does not fit {type(self).__name__}:\n{listed}")
         self.load_state_dict(modules, strict=False)
-        for name, value in self._stateful().items():
-            if name in state["stateful"]:
-                _load_into(value, state["stateful"][name])
-        for name in self._plain_stored():
-            if name in state["stored"]:
-                setattr(self, name, _like(getattr(self, name), state["stored"][name]))
+        for name, value in states.items():
+            stateful.load_checked(name, found[name], value)
+        for name, value in values.items():
+            setattr(self, name, restored(value))
         self._losses.load_state_dict(state["losses"])
         return problems
 
-    def _fitting_modules(self, modules: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        own = self.state_dict()
+    def _fitting(
+        self, stored: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Return the part of what is stored that has its counterpart, and what is wrong else."""
         fitting, problems = {}, []
-        for key, value in modules.items():
-            if key not in own:
-                problems.append(f"{key} is in the checkpoint only")
-            elif isinstance(value, torch.Tensor) and value.shape != own[key].shape:
-                shapes = f"{tuple(value.shape)} in the checkpoint, {tuple(own[key].shape)} here"
-                problems.append(f"{key} has the shape {shapes}")
-            else:
+        for key, value in stored.items():
+            misfit = stateful.misfit(own[key], value) if key in own else "is in the checkpoint only"
+            if misfit is None:
                 fitting[key] = value
-        missing = [k for k in own if k not in modules and k.partition(".")[0] not in self._excluded]
-        problems += [f"{key} is not in the checkpoint" for key in missing]
-        return fitting, problems
+            elif key in own or not self._is_excluded(key):
+                problems.append(f"{key} {misfit}")
+        missing = (key for key in own if key not in stored and not nn.parameter.is_lazy(own[key]))
+        return fitting, [*problems, *(f"{key} is not in the checkpoint" for key in missing)]
+
+    def _is_excluded(self, path: str) -> bool:
+        return path.partition(".")[0].partition("[")[0] in self._excluded
+
+    def _module_state(self) -> dict[str, Any]:
+        """Return what the registered modules keep."""
+        return {k: v for k, v in self.state_dict().items() if not self._is_excluded(k)}
+
+    def _with_state(self) -> Iterator[tuple[str, Any]]:
+        """Find what keeps state of its own: optimizers, schedulers, scalers, generators."""
+        for name, value in vars(self).items():
+            if name != "train_loader" and name not in self._own_names:
+                yield from stateful.find(name, value)
 
     def _stateful(self) -> dict[str, Any]:
-        """Find the attributes that keep state of their own: optimizers, schedulers, scalers."""
-        hidden = {"train_loader", *self._own_names, *self._excluded}
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in hidden and _has_state(value)
-        }
+        return {path: value for path, value in self._with_state() if not self._is_excluded(path)}
 
     def _plain_stored(self) -> list[str]:
-        stateful = self._stateful()
-        named = (name for name in self._stored if name not in stateful)
+        with_state = {path.partition("[")[0] for path in self._stateful()}
+        named = (n for n in self._stored if n not in with_state and n not in self._excluded)
         return [name for name in named if not isinstance(getattr(self, name), nn.Module)]
 
     def _read_counter(self, unit: str) -> float:
@@ -226,46 +268,3 @@ class Trainer(nn.Module):
                 f"{suggest(unit, known)}"
             )
         return float(value)
-
-
-def _has_state(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return bool(value) and all(_has_state(item) for item in value)
-    if isinstance(value, dict):
-        return bool(value) and all(_has_state(item) for item in value.values())
-    return callable(getattr(value, "state_dict", None)) and callable(
-        getattr(value, "load_state_dict", None)
-    )
-
-
-def _state_of(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_state_of(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _state_of(item) for key, item in value.items()}
-    return value.state_dict()
-
-
-def _load_into(value: Any, state: Any) -> None:
-    if isinstance(value, (list, tuple)):
-        for item, item_state in zip(value, state, strict=True):
-            _load_into(item, item_state)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _load_into(item, state[key])
-    else:
-        value.load_state_dict(state)
-
-
-def _difference(stored: Iterable[str], own: Iterable[str], part: str) -> list[str]:
-    stored, own = set(stored), set(own)
-    return [f"{name} ({part}) is in the checkpoint only" for name in sorted(stored - own)] + [
-        f"{name} ({part}) is not in the checkpoint" for name in sorted(own - stored)
-    ]
-
-
-def _like(current: Any, stored: Any) -> Any:
-    """Return a stored tensor as a numpy array where that is what the attribute holds."""
-    if isinstance(stored, torch.Tensor) and type(current).__module__ == "numpy":
-        return stored.numpy()
-    return stored

@@ -126,7 +126,9 @@ def test_t10_shipped_evaluators_take_both_forms_of_loss_components(project, argu
         wandb="disabled",
     )
     x = run.trainer.datasets["test"].x
-    assert run.metrics["Bound"] == pytest.approx(float((x.sum(1) + x.mean(1)).double().mean()), rel=1e-4)
+    assert run.metrics["Bound"] == pytest.approx(
+        float((x.sum(1) + x.mean(1)).double().mean()), rel=1e-4
+    )
 
 
 def test_t11_mean_over_a_dataset_is_exact_on_an_uneven_last_batch(project, arguments):
@@ -160,7 +162,7 @@ def test_t15_dataset_sizes_are_reported_and_kept(project, arguments, capsys):
     assert main([*arguments, "--data.train.params.n=7"]) == 0
     assert "dataset train: Points, 7 samples" in capsys.readouterr().err
     [run] = (project.root / "experiments").iterdir()
-    assert '"train": 7' in (run / "summary.json").read_text()
+    assert '"samples/train": 7' in (run / "summary.json").read_text()
 
 
 def test_t16_log_loss_every_is_a_flag_and_a_key(project, arguments, capsys, error):

@@ -1,0 +1,51 @@
+"""A run that has ended, as Python sees it."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jade.run_dir import RunDir
+from jade.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has ended, and all that it left behind.
+
+    Attributes:
+        metrics: The last value of each loss item and of each number that evaluations measured.
+        evaluations: The latter alone.
+        best: The metric that ``best_metric`` names, its best value, and the iteration of it.
+    """
+
+    directory: Path
+    status: str
+    reason: str
+    exit_code: int
+    config: Mapping[str, Any]
+    trainer: Trainer
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    evaluations: Mapping[str, float] = field(default_factory=dict)
+    best: Mapping[str, Any] | None = None
+    dataset_sizes: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run directory, which is the run's id on W&B, too."""
+        return self.directory.name
+
+    def history(self) -> list[dict[str, float]]:
+        """Read ``metrics.csv``: one mapping per logged step, without what was not logged there."""
+        with RunDir(self.directory).metrics.open(newline="") as file:
+            return [
+                {key: float(value) for key, value in row.items() if value}
+                for row in csv.DictReader(file)
+            ]
+
+    def pictures(self) -> list[Path]:
+        """List the newest picture of each evaluation."""
+        folders = sorted(RunDir(self.directory).evaluations.iterdir())
+        found = (sorted(folder.glob("*.png")) for folder in folders)
+        return [pictures[-1] for pictures in found if pictures]

@@ -1,0 +1,170 @@
+"""Find what keeps state of its own among attributes, and read and write that state."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from jade.errors import CheckpointError
+
+GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+# Things with state that hold no parameters but those of the modules.
+PARTNERS = (
+    torch.optim.Optimizer,
+    torch.optim.lr_scheduler.LRScheduler,
+    torch.amp.GradScaler,
+    *GENERATORS,
+)
+# What optimizers of torch keep for each parameter in its own shape.
+SHAPED_LIKE_PARAMETER = ("exp_avg", "momentum_buffer", "square_avg", "sum", "prev")
+
+
+def find(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield everything with state in an attribute, also in lists and mappings, with its path."""
+    if has_state(value):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from find(f"{name}[{key!r}]", item)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from find(f"{name}[{index}]", item)
+
+
+def has_state(value: Any) -> bool:
+    """Tell whether a value changes in training in a way that can be stored.
+
+    That is: networks, optimizers, schedulers and whatever else has a ``state_dict``, random
+    generators, and tensors that are trained.
+    """
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad and value.is_leaf
+    kind = type(value)
+    if callable(getattr(kind, "state_dict", None)):
+        return callable(getattr(kind, "load_state_dict", None))
+    return isinstance(value, GENERATORS)
+
+
+def state_of(value: Any) -> Any:
+    """Return the state of what ``has_state``."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, (torch.Generator, np.random.RandomState)):
+        return value.get_state()
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
+    return value.state_dict()
+
+
+def load_state(value: Any, state: Any) -> None:
+    """Write a state back that ``state_of`` returned."""
+    if isinstance(value, torch.Tensor):
+        with torch.no_grad():
+            value.copy_(state)
+    elif isinstance(value, torch.Generator):
+        value.set_state(state.cpu())
+    elif isinstance(value, np.random.RandomState):
+        value.set_state(state)
+    elif isinstance(value, random.Random):
+        value.setstate(state)
+    elif isinstance(value, np.random.Generator):
+        value.bit_generator.state = state
+    else:
+        value.load_state_dict(state)
+
+
+def misfit(value: Any, state: Any) -> str | None:
+    """Say in what a state differs from the value that it is meant for, or return None."""
+    if isinstance(value, torch.Tensor):
+        return _shape_misfit(state, value)
+    if isinstance(value, nn.Module):
+        return _module_misfit(value, state)
+    if isinstance(value, torch.optim.Optimizer):
+        return _optimizer_misfit(value, state)
+    return None
+
+
+def _shape_misfit(stored: Any, own: Any) -> str | None:
+    # A parameter that waits for its first batch has no shape yet, and takes any.
+    if not isinstance(stored, torch.Tensor) or nn.parameter.is_lazy(own):
+        return None
+    if stored.shape == own.shape:
+        return None
+    return f"has the shape {tuple(stored.shape)} in the checkpoint, {tuple(own.shape)} here"
+
+
+def _module_misfit(module: nn.Module, state: Mapping[str, Any]) -> str | None:
+    own = module.state_dict()
+    for key in {**own, **state}:
+        if key not in state or key not in own:
+            return f"has {key} {'here' if key in own else 'in the checkpoint'} only"
+        problem = _shape_misfit(state[key], own[key])
+        if problem is not None:
+            return f"{key} {problem}"
+    return None
+
+
+def _optimizer_misfit(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> str | None:
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
+    stored_sizes = [len(group["params"]) for group in state["param_groups"]]
+    if sizes != stored_sizes:
+        return f"has groups of {stored_sizes} parameters in the checkpoint, of {sizes} here"
+    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    for parameter, number in zip(own, numbers, strict=True):
+        kept = state["state"].get(number, {})
+        for problem in (_shape_misfit(kept.get(key), parameter) for key in SHAPED_LIKE_PARAMETER):
+            if problem is not None:
+                return f"keeps a value for a parameter that {problem}"
+    return None
+
+
+def load_checked(name: str, value: Any, state: Any) -> None:
+    """Write a state back; what the value itself says against it names the value."""
+    try:
+        load_state(value, state)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"The state of {name} cannot be loaded: {error}") from error
+
+
+def count_unheld(held: Mapping[str, Any]) -> dict[str, int]:
+    """Count for each optimizer the parameters that nothing else in ``held`` holds.
+
+    What has a state_dict of its own making may hold anything, so then nothing is said.
+    """
+    known: set[int] = set()
+    for value in held.values():
+        if isinstance(value, nn.Module):
+            known.update(id(parameter) for parameter in value.parameters())
+        elif isinstance(value, torch.Tensor):
+            known.add(id(value))
+        elif value is not None and not isinstance(value, PARTNERS):
+            return {}
+    counts = {
+        name: sum(id(p) not in known for group in value.param_groups for p in group["params"])
+        for name, value in held.items()
+        if isinstance(value, torch.optim.Optimizer)
+    }
+    return {name: number for name, number in counts.items() if number}
+
+
+def find_spoilt(modules: Iterable[nn.Module]) -> str | None:
+    """Name a trained parameter that is not finite, or a buffer with NaN in it, if there is one."""
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad and _holds(parameter, lambda p: ~p.isfinite()):
+                return f"the parameter {name}"
+        for name, buffer in module.named_buffers():
+            # A mask of infinities is nothing unusual.
+            if buffer.is_floating_point() and _holds(buffer, torch.isnan):
+                return f"the buffer {name}"
+    return None
+
+
+def _holds(tensor: torch.Tensor, test: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    return not nn.parameter.is_lazy(tensor) and bool(test(tensor).any())
