@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -195,9 +196,11 @@ def _free_name(path: Path) -> str:
 
 def _remember(scope: Path) -> None:
     """Stamp every module whose file lies in a folder: a file imports others beside it."""
+    # Texts, not paths: there are more than a thousand modules, and this happens for each file.
+    prefix = f"{scope}{os.sep}"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name not in _imported and file and scope in Path(file).parents:
+        if name not in _imported and isinstance(file, str) and file.startswith(prefix):
             with contextlib.suppress(OSError):
                 _imported[name] = _Stamp.of(Path(file), scope)
 
