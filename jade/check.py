@@ -4,23 +4,70 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
+
+import torch
 
 from jade.assemble import find_architecture_file
-from jade.errors import ComponentError, ConfigError, suggest
+from jade.errors import ComponentError, ConfigError, closest, suggest
+from jade.eval import DatasetEvaluation, Evaluation
 from jade.resolve import Resolved
-from jade.signatures import signature_of
+from jade.run_dir import check_writable
+from jade.signatures import signature_of, takes_anything
 from jade.stopping import parse_threshold
+from jade.trainer import Trainer
 
 
 def find_problems(resolved: Resolved) -> list[str]:
-    """List problems of the architecture file, the names of datasets and the stop condition."""
-    problems = [*_unknown_datasets(resolved), *_architecture_problems(resolved)]
-    if resolved.settings.stop_when:
+    """List what is wrong with settings, methods, names of datasets and architectures."""
+    return [
+        *_setting_problems(resolved),
+        *_missing_methods(resolved),
+        *_unknown_datasets(resolved),
+        *_architecture_problems(resolved),
+    ]
+
+
+def _setting_problems(resolved: Resolved) -> Iterator[str]:
+    settings = resolved.settings
+    try:
+        check_writable(Path(settings.experiments_root))
+    except ConfigError as error:
+        yield str(error)
+    if settings.stop_when:
         try:
-            parse_threshold(resolved.settings.stop_when)
+            parse_threshold(settings.stop_when)
         except ConfigError as error:
-            problems.append(str(error))
-    return problems
+            yield str(error)
+    if settings.device != "auto":
+        try:
+            # Only its name: where a check runs, the device of the run need not exist.
+            torch.device(settings.device)
+        except RuntimeError:
+            hint = suggest(settings.device, ("auto", "cpu", "cuda", "cuda:1", "mps"))
+            yield f"{resolved.configuration.where(('device',))}: no such device.{hint}"
+
+
+def _missing_methods(resolved: Resolved) -> Iterator[str]:
+    for method in ("initialize", "train_step"):
+        yield from _missing_method(resolved.model.target, Trainer, method)
+    for blueprint in resolved.evaluations.values():
+        yield from _missing_method(blueprint.target, Evaluation, "evaluate")
+        yield from _missing_method(blueprint.target, DatasetEvaluation, "evaluate_batch")
+
+
+def _missing_method(target: type, base: type, method: str) -> Iterator[str]:
+    """Tell that a class inherits a method which it must define, and what it may have called it."""
+    if not issubclass(target, base) or getattr(target, method) is not getattr(base, method):
+        return
+    if base is DatasetEvaluation and target.evaluate is not base.evaluate:  # type: ignore[attr-defined]
+        return
+    own = [name for name in vars(target) if callable(getattr(target, name))]
+    meant = closest(method, own)
+    hint = f" Is {meant!r} meant to be it?" if meant else ""
+    if method == "initialize" and "__init__" in own:
+        hint = " Its parameters come to initialize(self, ...), not to __init__."
+    yield f"{target.__name__} must define {method}(self, ...).{hint}"
 
 
 def _unknown_datasets(resolved: Resolved) -> Iterator[str]:
@@ -52,24 +99,28 @@ def _architecture_problems(resolved: Resolved) -> Iterator[str]:
         except ComponentError as error:
             yield f"arch_impl: {error}"
             continue
-        if signature is None or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-            continue
-        for key in (key for key in keywords if key not in signature.parameters):
-            hint = suggest(key, signature.parameters)
-            yield f"arch_impl: {name}{signature} in {path} takes no {key!r}.{hint}"
+        known = signature.parameters if signature else {}
+        for key in () if takes_anything(signature) else keywords:
+            if key not in known:
+                hint = suggest(key, list(known))
+                yield f"arch_impl: {name}{signature} in {path} takes no {key!r}.{hint}"
 
 
 def _architecture_calls(target: type) -> Iterator[tuple[str, list[str]]]:
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(target)))
-    except (OSError, SyntaxError, TypeError):
-        return
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "instantiate_architecture"
-            and node.args
-            and isinstance(node.args[0], ast.Constant)
-        ):
-            yield str(node.args[0].value), [k.arg for k in node.keywords if k.arg is not None]
+    """Read which architectures a trainer and the classes it derives from ask for."""
+    for parent in target.__mro__:
+        if parent is Trainer:
+            return
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(parent)))
+        except (OSError, SyntaxError, TypeError):
+            continue
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "instantiate_architecture"
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                yield str(node.args[0].value), [k.arg for k in node.keywords if k.arg is not None]

@@ -126,12 +126,15 @@ class ClassIndex:
         ]
         if suspects:
             return f"The class {name!r} stands in a file that Python cannot read: {suspects[0]}"
-        folders = ", ".join(shown(root) for root in self.roots) or "no folder of modules"
+        folders = "".join(f"{shown(root)}, " for root in self.roots)
+        if not folders:
+            missing = f"There is no class {name!r} in torch or torchvision, and no folder modules."
+            return f"{missing} Give the folder of your classes with --modules DIR."
         hint = suggest(name, {key: shown(found[0].path) for key, found in self.places.items()})
         if "Did you mean" not in hint:
             hint = _suggest_from_libraries(name) + hint
         broken = "".join(f" Not read: {problem}" for problem in self.broken.values())
-        return f"There is no class {name!r} in {folders}, torch or torchvision.{hint}{broken}"
+        return f"There is no class {name!r} in {folders}torch or torchvision.{hint}{broken}"
 
 
 def default_roots(files: Iterable[Any]) -> list[Path]:
@@ -146,11 +149,11 @@ def default_roots(files: Iterable[Any]) -> list[Path]:
 
 
 def class_names(module: ModuleType) -> list[str]:
-    """List the names of the classes that a module defines itself."""
+    """List the names of the classes that a module or package defines itself."""
     return [
         name
         for name, value in vars(module).items()
-        if isinstance(value, type) and value.__module__ == module.__name__
+        if isinstance(value, type) and value.__module__.startswith(module.__name__)
     ]
 
 

@@ -122,7 +122,7 @@ def _read_flag(token: str, tokens: list[str]) -> Override:
     if not key:
         raise ConfigError(f"{token!r} is no argument: a key must follow the dashes.")
     if equals:
-        return Override(key, parse_value(value), Origin(f"argument --{key}"))
+        return parse_override(f"{key}={value}", Origin(f"argument --{key}"))
     if "." not in key:
         # An unknown flag: the resolver says so, with what was probably meant.
         if tokens and not tokens[0].startswith("--"):
@@ -131,7 +131,7 @@ def _read_flag(token: str, tokens: list[str]) -> Override:
     if not tokens or tokens[0].startswith("--"):
         # So a sweep passes switches that are on: ${args_no_boolean_flags}.
         return Override(key, value=True, origin=Origin(f"argument --{key} without a value"))
-    return Override(key, parse_value(tokens.pop(0)), Origin(f"argument --{key}"))
+    return parse_override(f"{key}={tokens.pop(0)}", Origin(f"argument --{key}"))
 
 
 def _read_json(token: str) -> Iterator[Override]:

@@ -167,6 +167,8 @@ def _load_sectioned(path: Path) -> Document:
             f"{path} describes a single component: is it a file for --model_conf? In a file for "
             "--config it stands below its section, such as model:"
         )
+    if "parameters" in document.values and "method" in document.values:
+        raise ConfigError(f"{path} is a sweep: give it to `wandb sweep`, not to --config.")
     if "config" in document.values:
         origin = document.origins[("config",)]
         raise ConfigError(f"{origin}: a file includes others by default_configs, not by config.")

@@ -7,13 +7,18 @@ from typing import Any
 from jade.errors import closest
 from jade.scalar import parse_scalar
 
-SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+SWITCHES = {
+    **dict.fromkeys(["yes", "on", "y", "true"], "true"),
+    **dict.fromkeys(["no", "off", "n", "false"], "false"),
+}
 NOT_FINITE = {"inf": ".inf", "+inf": ".inf", "-inf": "-.inf", "infinity": ".inf", "nan": ".nan"}
 
 
 def correction(value: Any, expected: Any) -> str:
     """Render what should be written instead of a value, as text after a sentence."""
     kinds = _members(expected)
+    if value is None:
+        return " Is the value missing behind the key?"
     if any(_is_list(kind) for kind in kinds):
         return _list_correction(value)
     if not isinstance(value, str):
@@ -56,6 +61,9 @@ def _choice_correction(value: str, kinds: tuple[Any, ...]) -> str:
 def _number(text: str) -> str | None:
     if text.lower() in NOT_FINITE:
         return NOT_FINITE[text.lower()]
+    before, sign, _ = text.partition("#")
+    if sign and _is_number(before):
+        return f"{before} # with a blank before the comment"
     bare = text.replace("_", "").replace(",", "")
     if bare == text:
         # The text of a number: it was quoted.

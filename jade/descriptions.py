@@ -16,6 +16,7 @@ from jade.settings import FIELDS
 from jade.signatures import (
     entry_name,
     hints_of,
+    lacks_self,
     missing_defaults,
     named_parameters,
     signature_of,
@@ -51,9 +52,7 @@ class DescriptionChecker:
         params = self._check_params(path, description, target)
         return Blueprint(target, join_key(path), params)
 
-    def _check_keys(
-        self, path: KeyPath, description: dict[str, Any], target: type | None
-    ) -> None:
+    def _check_keys(self, path: KeyPath, description: dict[str, Any], target: type | None) -> None:
         known = NESTED if _is_nested(path) else DESCRIPTION_KEYS[path[0]]
         names = named_parameters(signature_of(target)) if target else {}
         for key in [key for key in description if key not in known]:
@@ -93,8 +92,10 @@ class DescriptionChecker:
         if params is None:
             params = {}
         if not isinstance(params, dict):
+            glued = isinstance(params, str) and ":" in params
+            hint = " A blank must follow the colon." if glued else ""
             self._problems.add_at(
-                (*path, "params"), f"expected a mapping (name: value), not {params!r}."
+                (*path, "params"), f"expected a mapping (name: value), not {params!r}.{hint}"
             )
             return {}
         signature = signature_of(target)
@@ -130,10 +131,13 @@ class DescriptionChecker:
                     f"{entry_name(target)} has no {key!r}."
                 )
                 continue
-            is_misplaced = key in FIELDS and not closest(str(key), names)
-            hint = _setting_hint(key) if is_misplaced else suggest(str(key), names)
-            none = "" if names else " It takes no parameters."
-            self._problems.add_at(inner, f"{entry_name(target)} takes no {key!r}.{none}{hint}")
+            meant = closest(str(key), names)
+            hint = f" Did you mean {meant!r}?" if meant else ""
+            if key in FIELDS and meant is None:
+                hint = _setting_hint(key)
+            if lacks_self(target, key):
+                hint = " The first parameter of a method must be self."
+            self._problems.add_at(inner, f"{entry_name(target)}{signature} takes no {key!r}.{hint}")
 
     def _check_complete(
         self, path: KeyPath, params: dict[str, Any], target: type, signature: inspect.Signature
@@ -190,7 +194,8 @@ def _base_problem(path: KeyPath, target: type) -> str | None:
     if path[0] == "data":
         for section in ("model", "eval"):
             if BASES[section] in parents and hasattr(target, "is_set_up_by_initialize"):
-                return f"{target.__name__} is a {BASES[section]}, which belongs into {section}."
+                base = f"a subclass of jade.{BASES[section]}"
+                return f"{target.__name__} is {base}, which belongs into {section}."
     return None
 
 

@@ -51,31 +51,35 @@ class NonFiniteLossError(TrainingError):
     """A loss item became NaN or infinite."""
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
+def closest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Find what was probably meant by a name, or None when nothing is like it."""
     # Imported here, because `jade --help` has nothing to suggest.
     import difflib
 
     lowered = {item.lower(): item for item in sorted(known, reverse=True)}
-    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=likeness)
     if matches:
         return lowered[matches[0]]
     # A name that was cut short, such as a class without its suffix "Trainer".
-    longer = sorted((n for n in lowered if len(name) > 3 and n.startswith(name.lower())), key=len)
-    return lowered[longer[0]] if longer else None
+    longer = sorted((item for item in lowered if item.startswith(name.lower())), key=len)
+    is_telling = len(name) > 3 or (len(name) > 1 and len(longer) == 1)
+    return lowered[longer[0]] if longer and is_telling else None
 
 
 def suggest(name: str, known: Iterable[str], *, limit: int = 12) -> str:
     """Render what was probably meant by ``name`` and what is known, as text after a sentence.
 
-    A mapping shows its values behind the names.
+    A mapping from text to text shows its values behind the names.
     """
     names = sorted({str(item) for item in known})
     if not names:
         return ""
     meant = closest(name, names)
     details = known if isinstance(known, Mapping) else {}
-    listed = [f"{item} ({details[item]})" if item in details else item for item in names[:limit]]
+    listed = [
+        f"{item} ({details[item]})" if isinstance(details.get(item), str) else item
+        for item in names[:limit]
+    ]
     rest = f", ... ({len(names)} in all)" if names[limit:] else ""
     hint = f" Did you mean {meant!r}?" if meant else ""
     return f"{hint} Known: {', '.join(listed)}{rest}."

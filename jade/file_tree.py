@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, closest
 from jade.origin import KeyPath, Origin
 from jade.overrides import exists, merge
 from jade.yaml_file import Document, load_mapping
@@ -46,6 +46,7 @@ class _Tree:
             return
         self.seen.add(resolved)
         document = load_mapping(path, asked_by)
+        _check_spelling(document)
         included = document.values.pop(DEFAULT_CONFIGS, [])
         origin = document.origins.get((DEFAULT_CONFIGS,), Origin(str(path)))
         names: Any = [included] if isinstance(included, str) else included
@@ -54,6 +55,13 @@ class _Tree:
         for name in names:
             self.add(_find_included(name, path, origin), (*chain, path))
         merge_document(self.merged, document)
+
+
+def _check_spelling(document: Document) -> None:
+    for key in document.values:
+        if key != DEFAULT_CONFIGS and closest(str(key), [DEFAULT_CONFIGS], likeness=0.85):
+            origin = document.origins[(key,)]
+            raise ConfigError(f"{origin}: unknown key {key!r}. Did you mean {DEFAULT_CONFIGS!r}?")
 
 
 def _find_included(name: str, including: Path, origin: Origin) -> Path:

@@ -29,8 +29,9 @@ class Fitter:
             return conform(_unwrap(expanded), expected)
         except Mismatch as mismatch:
             given = expanded.text if isinstance(expanded, Expanded) else value
+            shown = "null" if given is None else repr(given)
             self._problems.add_at(
-                path, f"expected {mismatch}, not {given!r}.{correction(given, expected)}"
+                path, f"expected {mismatch}, not {shown}.{correction(given, expected)}"
             )
             return None
 

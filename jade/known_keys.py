@@ -1,5 +1,6 @@
 """Find the value that a dotted key means, also by a short form of it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from jade.signatures import named_parameters, signature_of, takes_anything
 
 # Keys of descriptions that nobody means by another word.
 UNSAID = ("params", "strict")
+# The place in a list, as Python would write it.
+ITEM = re.compile(r"\[(\d+)\]")
 
 
 class KnownKeys:
@@ -60,21 +63,24 @@ class KnownKeys:
         like = closest(last, [str(p[-1]) for p in known])
         meant = closest(join_key(path), [join_key(p) for p in known if p[-1] == like])
         hint = f" Did you mean {meant!r}?" if meant else ""
+        if ITEM.search(last):
+            hint = " An item of a list is written " + ITEM.sub(r".\1", last) + "."
         listed = suggest("", [join_key(p) for p in known])
         return f"{_named(override)}: no {last!r} in {join_key(parent)}.{hint}{listed}"
 
     def _not_in_a_section(self, override: Override, path: KeyPath) -> str:
         fitting = [p for p in self._paths if _is_short_form(path, p)]
+        first = str(path[0])
+        is_flag = str(override.origin) == f"argument --{override.key}"
         if fitting:
             choice = "" if len(fitting) == 1 else "one of "
-            return f"{_named(override)} stands in no section: write {choice}{_listed(fitting)}."
-        first = str(path[0])
+            listed = _listed(fitting, "--" if is_flag else "")
+            return f"{_named(override)} stands in no section: write {choice}{listed}."
         if len(path) > 1:
             return f"{_named(override)}: there is no section {first!r}.{suggest(first, SECTIONS)}"
-        flags = {f"--{name}": name for name in FIELDS}
-        if str(override.origin) == f"argument --{override.key}":
-            meant = closest(f"--{first}", flags)
-            hint = f" Did you mean {meant}?" if meant else ""
+        if is_flag:
+            meant = closest(first.replace("-", "_"), FIELDS)
+            hint = f" Did you mean --{meant}?" if meant else ""
             return (
                 f"There is no flag --{first}.{hint} `jade train --help` lists them; "
                 "any other value is set by its dotted key, such as --model.params.lr=0.1."
@@ -143,5 +149,5 @@ def _named(override: Override) -> str:
     return f"Override {override.key!r} ({origin})"
 
 
-def _listed(paths: list[KeyPath]) -> str:
-    return ", ".join(join_key(path) for path in sorted(paths, key=join_key))
+def _listed(paths: list[KeyPath], dashes: str = "") -> str:
+    return ", ".join(dashes + key for key in sorted(join_key(path) for path in paths))

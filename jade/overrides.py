@@ -51,9 +51,9 @@ def _parse_flow(text: str) -> Any:
     from jade.yaml_file import parse
 
     try:
-        return parse(text, "it").values
+        return parse(text, "value").values
     except ConfigError as error:
-        raise ConfigError(f"{text!r} is neither a Python literal nor YAML: {error}") from error
+        raise ConfigError(f"neither as a Python literal nor as YAML: {error}") from error
 
 
 def parse_override(text: str, origin: Origin) -> Override:
@@ -61,7 +61,10 @@ def parse_override(text: str, origin: Origin) -> Override:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"{origin}: {text!r} is not of the form key=value.")
-    return Override(key.strip(), parse_value(value), origin)
+    try:
+        return Override(key.strip(), parse_value(value), origin)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {key.strip()} is not understood, {error}") from error
 
 
 def join_key(path: Iterable[Any]) -> str:

@@ -42,7 +42,7 @@ class Problems:
     def _variables(self) -> str:
         several = len(self._missing) > 1
         listed = "".join(
-            f"\n    {name} for {', '.join(dict.fromkeys(places))}"
+            f"\n    {name} for {', '.join(dict.fromkeys(places))}."
             f"{similar_variable(name, self._configuration.environ)}"
             for name, places in self._missing.items()
         )

@@ -11,17 +11,18 @@ from jade.class_index import ClassIndex, default_roots
 from jade.components import Blueprint
 from jade.config import Configuration, freeze
 from jade.descriptions import DescriptionChecker
-from jade.errors import ConfigError, suggest
+from jade.errors import ConfigError, closest, suggest
 from jade.fitter import Fitter
 from jade.known_keys import KnownKeys
 from jade.origin import KeyPath, Origin
 from jade.overrides import Override, assign, find, split_key
 from jade.plain import to_plain
 from jade.problems import Problems
-from jade.schedule import parse_amount
+from jade.schedule import EPOCHS, ITERATIONS, SECONDS, UNITS, parse_amount
 from jade.settings import FIELDS, SECTIONS, Settings
 
 DEFAULT = Origin("default")
+COUNTED = (EPOCHS, ITERATIONS, SECONDS)
 AMOUNTS = ("train_for", "checkpoint_every", "backup_every", "log_loss_every")
 # What a run cannot do without.
 NEEDED = {
@@ -130,8 +131,10 @@ class _Resolver:
         for name in given or ():
             if not Path(name).is_dir():
                 self._problems.add_at(("modules",), f"there is no folder {name}.")
+        # Without the folders no class would be found: that would only hide what is wrong.
+        self._problems.raise_all()
         if given:
-            return [Path(name) for name in given if Path(name).is_dir()]
+            return [Path(name) for name in given]
         return default_roots([self._values.get(key) for key in ("model_conf", "arch_impl")])
 
     def _check_settings(self) -> Settings | None:
@@ -148,7 +151,7 @@ class _Resolver:
                 self._problems.add_at((key,), problem)
         self._values.update(given)
         for key in [key for key in given if key not in SECTIONS]:
-            self._problems.add_at((key,), f"unknown key.{suggest(str(key), [*FIELDS, *SECTIONS])}")
+            self._problems.add_at((key,), f"unknown key.{_key_hint(str(key), given[key])}")
         if self._problems:
             return None
         settings = run_settings.from_values(fitted)
@@ -165,9 +168,7 @@ class _Resolver:
         for section in SECTIONS[1:]:
             value = self._values.get(section)
             if value is not None and not isinstance(value, dict):
-                self._problems.add_at(
-                    (section,), f"expected descriptions by name, not {value!r}."
-                )
+                self._problems.add_at((section,), f"expected descriptions by name, not {value!r}.")
             if not isinstance(value, dict) and (section == "eval" or value is not None):
                 self._values[section] = {}
 
@@ -224,11 +225,9 @@ class _Resolver:
                 continue
             path = ("eval", name, "evaluate_every")
             every = self._fitter.expand(description.setdefault("evaluate_every", 1), path)
-            if every is not None:
-                try:
-                    parse_amount(every, self._conf.where(path))
-                except ConfigError as error:
-                    self._problems.add(str(error))
+            problem = _amount_problem(every, "evaluate_every") if every is not None else None
+            if problem:
+                self._problems.add_at(path, problem)
             if name in self._expanded.get("eval", {}):
                 self._expanded["eval"][name]["evaluate_every"] = every
             collected[str(name)] = every
@@ -242,6 +241,15 @@ class _Resolver:
             self._problems.add_at(
                 ("best_metric",), f"no evaluation logs {metric!r}.{none}{suggest(metric, names)}"
             )
+
+
+def _key_hint(key: str, value: Any) -> str:
+    """Render what a top-level key was meant to be."""
+    meant = closest(key, SECTIONS if isinstance(value, dict) else [*FIELDS, *SECTIONS])
+    hint = f" Did you mean {meant!r}?" if meant else ""
+    return (
+        f"{hint} Known are the sections {', '.join(SECTIONS)} and the flags of jade train --help."
+    )
 
 
 def _is_early(path: KeyPath) -> bool:
@@ -266,8 +274,17 @@ def _setting_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 def _amount_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     for key in AMOUNTS:
         value = getattr(settings, key)
-        try:
-            if value is not None:
-                parse_amount(value, key, zero=key == "train_for")
-        except ConfigError as error:
-            yield key, str(error).removeprefix(f"{key}: ")
+        if value is not None:
+            problem = _amount_problem(value, key, zero=key == "train_for")
+            if problem:
+                yield key, problem
+
+
+def _amount_problem(value: Any, key: str, *, zero: bool = False) -> str | None:
+    try:
+        unit = parse_amount(value, key, zero=zero).unit
+    except ConfigError as error:
+        return str(error).removeprefix(key).lstrip(": ")
+    # Any other unit is a counter of the trainer; one that is nearly a known unit is a slip.
+    meant = closest(unit, UNITS, likeness=0.8) if unit not in COUNTED else None
+    return f"{value!r} has the unit {unit!r}. Did you mean {meant!r}?" if meant else None

@@ -167,7 +167,7 @@ def fit(name: str, value: Any) -> tuple[Any, str | None]:
     try:
         return conform(value, kind), None
     except Mismatch as mismatch:
-        return None, f"{name} takes {mismatch}, not {value!r}.{_correction(name, value)}"
+        return None, f"expected {mismatch}, not {value!r}.{_correction(name, value)}"
 
 
 def _correction(name: str, value: Any) -> str:

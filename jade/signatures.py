@@ -34,7 +34,16 @@ def signature_of(target: type) -> inspect.Signature | None:
     except (TypeError, ValueError):
         return None
     parameters = list(signature.parameters.values())
-    return signature.replace(parameters=parameters[1:]) if entry is not target else signature
+    if entry is not target:
+        parameters = parameters[1:]
+    # What it returns is of no interest in a message about its parameters.
+    return signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+
+
+def lacks_self(target: type, name: str) -> bool:
+    """Tell whether a parameter stands first in ``initialize``, where ``self`` belongs."""
+    entry = entry_point(target)
+    return entry is not target and next(iter(inspect.signature(entry).parameters), None) == name
 
 
 def hints_of(target: type) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from jade.errors import ConfigError, raise_all, suggest
 from jade.origin import KeyPath
 from jade.origin import Origin as Origin
 from jade.scalar import has_leading_zero, parse_scalar
+from jade.yaml_syntax import LINE_BREAK, explain
 
 # Long text stays on one line: folding it would change what some readers see.
 NEVER_FOLDED = 1_000_000
 YAML_ENDINGS = (".yml", ".yaml")
 # What is left of a YAML list whose dashes have no blank behind them: "-1024 -256".
 GLUED_LIST = re.compile(r"-\S+(\s+-\S+)+")
-# What counts as the end of a line to PyYAML, whose line numbers we report.
-LINE_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
 DASH = re.compile(r"(?:^|\s)-\s*")
 
 
@@ -160,30 +159,13 @@ def parse(text: str, source: str) -> Document:
     try:
         node = yaml.compose(text, Loader=_Composer)
     except yaml.YAMLError as error:
-        raise ConfigError(_syntax_message(error, source, text)) from error
+        raise ConfigError(explain(error, source, text)) from error
     if node is None:
         return Document(None)
     builder = _Builder(source, text)
     builder.document.values = builder.build(node, ())
     raise_all(builder.problems)
     return builder.document
-
-
-def _syntax_message(error: yaml.YAMLError, source: str, text: str) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    if mark is None:
-        return f"{source}: {problem}."
-    lines = LINE_BREAK.split(text)
-    shown = lines[mark.line].rstrip() if mark.line < len(lines) else ""
-    hint = ""
-    if "\t" in shown:
-        hint = " YAML does not allow tabs for indentation: use blanks."
-    elif "mapping values are not allowed" in problem:
-        hint = " Is the line, or the one above, indented wrongly?"
-    elif "expected <block end>" in problem:
-        hint = " Keys of one mapping must start in the same column."
-    return f"{source}:{mark.line + 1}: {problem}.{hint}\n    {shown}"
 
 
 def load(path: Path, asked_by: str = "") -> Document:
@@ -194,6 +176,8 @@ def load(path: Path, asked_by: str = "") -> Document:
     shown = f"{asked_by}: {path}" if asked_by else str(path)
     if path.is_dir():
         raise ConfigError(f"{shown} is a directory; a YAML file is needed.{_inside(path)}")
+    if path.suffix == ".py":
+        raise ConfigError(f"{shown} is a Python file; a YAML file is needed.")
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -218,8 +202,8 @@ def load_mapping(path: Path, asked_by: str = "") -> Document:
     """Load a YAML file that must hold a mapping at its top."""
     document = load(path, asked_by)
     if not isinstance(document.values, dict):
-        kind = "list" if isinstance(document.values, list) else "single value"
-        raise ConfigError(f"{path}:1: expected a mapping (key: value), got a {kind}.")
+        got = "a list" if isinstance(document.values, list) else repr(document.values)[:60]
+        raise ConfigError(f"{path}:1: expected a mapping (key: value), not {got}.")
     return document
 
 
