@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,11 +141,29 @@ def _exported(environ: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+@contextlib.contextmanager
+def _importing_for_good() -> Iterator[None]:
+    """Keep the garbage collector from what is imported: it would look through it again and again.
+
+    Torch alone is a quarter of a million objects, none of which is garbage before the end.
+    """
+    if "torch" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def _train(configuration: "Configuration", _: argparse.Namespace) -> int:
     import logging
 
-    from jade.progress import ConsoleHandler
-    from jade.run import execute
+    with _importing_for_good():
+        from jade.progress import ConsoleHandler
+        from jade.run import execute
 
     handler = ConsoleHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
