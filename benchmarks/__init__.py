@@ -1,0 +1,1 @@
+"""What JADE costs, measured against a bare loop and against its peers: ``python -m benchmarks``."""
