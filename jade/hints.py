@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -12,6 +13,8 @@ UNEXPECTED = re.compile(
     r"(?:(?P<owner>[\w.]+)\.)?(?P<name>\w+)\(\) got an unexpected keyword argument '(?P<key>\w+)'"
 )
 NO_LENGTH = re.compile(r"object of type '(?P<name>\w+)' has no len\(\)")
+NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
+NO_MODULE = re.compile(r"No module named '(?P<module>core(\.\w+)*|jade\.\w+)'")
 UNCOLLATABLE = re.compile(r"default_collate: batch must contain .* found <class '(?P<name>[^']+)'>")
 
 
@@ -63,7 +66,21 @@ def _explain_collate(match: re.Match[str], _error: BaseException) -> str:
     )
 
 
+def _explain_name(match: re.Match[str], _error: BaseException) -> str | None:
+    module = sys.modules.get(match["module"])
+    if module is None:
+        return None
+    public = [name for name in dir(module) if not name.startswith("_")]
+    return suggest(match["name"], public).strip()
+
+
+def _explain_module(_match: re.Match[str], _error: BaseException) -> str:
+    return "Write: from jade.trainer import Trainer, or: from jade.eval import Evaluation."
+
+
 _EXPLANATIONS = (
+    (NO_NAME, _explain_name),
+    (NO_MODULE, _explain_module),
     (UNEXPECTED, _explain_keyword),
     (NO_LENGTH, _explain_length),
     (UNCOLLATABLE, _explain_collate),

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from jade.errors import ComponentError, suggest
+from jade.hints import explain
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,8 @@ def _explained(path: Path) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
         where = f"{shown(Path(own[-1].filename))}:{own[-1].lineno}" if own else shown(path)
+        hint = explain(error)
         raise ComponentError(
             f"{shown(path)} cannot be imported: {type(error).__name__}: {error} ({where})."
+            + (f" {hint}" if hint else "")
         ) from error

@@ -1,5 +1,6 @@
 """Every block of the README and of docs/ does what it says, and every link leads somewhere."""
 
+import ast
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+MAP = ROOT / "CONTRIBUTING.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?P<target>[^)#]+)[^)]*\)")
@@ -110,3 +112,14 @@ def test_paths_in_shipped_yaml_files_exist(name):
             r"(?:configurations|modules)/[\w/]+\.(?:yml|py)", path.read_text()
         ):
             assert (ROOT / mentioned).exists(), f"{path.name}: {mentioned}"
+
+
+def test_module_map_says_of_each_file_what_the_file_says_of_itself():
+    listed = dict(re.findall(r"^\| \d+ \| `([\w/.]+)` \| (.*) \|$", MAP.read_text(), re.MULTILINE))
+    actual = {}
+    for path in sorted((ROOT / "jade").iterdir()):
+        source = path if path.suffix == ".py" else path / "__init__.py"
+        if source.exists() and path.name not in ("__init__.py", "__main__.py"):
+            docstring = ast.get_docstring(ast.parse(source.read_text())) or ""
+            actual[path.name if path == source else f"{path.name}/"] = docstring.splitlines()[0]
+    assert listed == actual

@@ -61,7 +61,7 @@ def test_t4_wrong_keyword_of_a_library_class_is_explained(project, arguments, er
 
 def test_t5_misspelt_parameter_is_matched_with_the_signature(project, arguments, error):
     message = error(arguments, "--model.params.batchsize=2")
-    assert "Did you mean 'batch_size'?" in message
+    assert "Did you mean 'model.params.batch_size'?" in message
 
 
 def test_t6_misspelt_class_lists_classes_with_their_files(project, arguments, error):
@@ -147,12 +147,13 @@ def test_t11_mean_over_a_dataset_is_exact_on_an_uneven_last_batch(project, argum
 
 
 def test_t12_old_name_of_a_parameter_is_matched(project, arguments, error):
-    assert "Did you mean 'resample'?" in error(arguments, "--eval.Error.params.resample_x=true")
+    assert "Did you mean 'eval.Error.params.resample'?" in error(
+        arguments, "--eval.Error.params.resample_x=true"
+    )
 
 
 def test_t14_help_of_each_file_flag_says_which_file_it_takes(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
+    assert main(["train", "--help"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"--eval_conf FILE\s+YAML with one description per evaluation", text)
     assert re.search(r"--data_conf FILE\s+YAML with one description .* per dataset", text)
@@ -295,13 +296,12 @@ def test_t32_words_of_yaml_1_1_are_text_and_checked_against_types(project, argum
 def test_t36_all_missing_variables_are_listed_at_once(project, arguments, error):
     project.write("model.yml", "class: LineTrainer\nparams:\n  lr: $RATE\n  batch_size: ${SIZE}\n")
     message = error(arguments)
-    assert "RATE (for model.params.lr (model.yml:3))" in message
-    assert "SIZE (for model.params.batch_size (model.yml:4))" in message
+    assert "RATE for model.params.lr (model.yml:3)" in message
+    assert "SIZE for model.params.batch_size (model.yml:4)" in message
 
 
 def test_t40_version_is_shown(capsys):
-    with pytest.raises(SystemExit):
-        main(["--version"])
+    assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"jade {jade.__version__}\n"
 
 

@@ -121,7 +121,7 @@ def test_reference_command_trains_on_mnist_files(tmp_path, mnist_root, model, co
             "--epochs=10",
             "--train_for=3 iterations",
             "--seed=42",
-            f"--experiments-root={tmp_path}",
+            f"--experiments-root={tmp_path / 'runs'}",
         ],
         env=environ,
         capture_output=True,
@@ -132,7 +132,7 @@ def test_reference_command_trains_on_mnist_files(tmp_path, mnist_root, model, co
     assert "dataset train: MNISTWrapper, 50000 samples" in result.stderr
     assert "dataset test: MNISTWrapper, 200 samples" in result.stderr
     assert "3 iterations done" in result.stdout
-    [directory] = tmp_path.iterdir()
+    [directory] = (tmp_path / "runs").iterdir()
     assert str(directory) in result.stdout
     stored = (directory / "config.yml").read_text()
     assert re.search(r"root: \$DATA_ROOT$", stored, re.MULTILINE)
