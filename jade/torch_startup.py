@@ -9,7 +9,7 @@ import types
 import weakref
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import torch
 import torch._compile
@@ -27,21 +27,19 @@ _TORCHVISION_SCHEMAS: Final = {
 }
 
 # A schema lives only as long as the Library that declared it.
-_torchvision_library: list[torch.library.Library] = []
+_torchvision_libraries: list[torch.library.Library] = []
 
 
 def declare_torchvision_ops() -> None:
-    """Declare the operators whose absence makes ``import torchvision`` raise; once is enough.
+    """Declare the operators whose absence makes ``import torchvision`` raise.
 
     Call it only after that import failed: compiled operators that load later would clash.
     """
-    if _torchvision_library:
-        return
     library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name, signature in _TORCHVISION_SCHEMAS.items():
         if not hasattr(torch.ops.torchvision, name):
             library.define(name + signature)  # type: ignore[no-untyped-call]
-    _torchvision_library.append(library)
+    _torchvision_libraries.append(library)
 
 
 def import_torchvision(name: str = "torchvision") -> types.ModuleType:
@@ -129,9 +127,8 @@ class _LightUtils(types.ModuleType):
 
 
 def _import_dynamo_utils() -> types.ModuleType:
-    package = sys.modules[_DYNAMO]
-    if isinstance(package, _PostponedModule):
-        package.__dict__["__postponed__"].run()
+    if isinstance(sys.modules[_DYNAMO], _PostponedModule):
+        _PostponedModule.pending.run()
     return importlib.import_module(_DYNAMO_UTILS)
 
 
@@ -144,8 +141,11 @@ def _refuse_unless_public(name: str, module: str) -> None:
 class _PostponedModule(types.ModuleType):
     """``torch._dynamo`` while its code has not run yet."""
 
+    # Here rather than in the module: what is in there belongs to the real package.
+    pending: ClassVar["_PostponedImport"]
+
     def __getattr__(self, name: str) -> Any:
-        pending: _PostponedImport = self.__dict__["__postponed__"]
+        pending = _PostponedModule.pending
         asker = sys._getframe(1).f_globals.get("__name__")
         answer = pending.answers.get((asker, name)) if pending.waiting else None
         if answer is not None:
@@ -156,13 +156,12 @@ class _PostponedModule(types.ModuleType):
         return types.ModuleType.__getattribute__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        pending: _PostponedImport = self.__dict__["__postponed__"]
-        if pending.waiting and not name.startswith("__"):
-            pending.run()
+        if _PostponedModule.pending.waiting and not name.startswith("__"):
+            _PostponedModule.pending.run()
         types.ModuleType.__setattr__(self, name, value)
 
     def __dir__(self) -> list[str]:
-        self.__dict__["__postponed__"].run()
+        _PostponedModule.pending.run()
         return dir(self)
 
 
@@ -182,13 +181,13 @@ class _PostponedImport:
         }
         self._spec = spec
         self._module = importlib.util.module_from_spec(spec)
-        self._original_names = set(vars(self._module))
+        self._original = dict(vars(self._module))
         self._passed: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def install(self) -> None:
         """Put the empty module where the real one would be."""
-        vars(self._module)["__postponed__"] = self
+        _PostponedModule.pending = self
         self._module.__class__ = _PostponedModule
         sys.meta_path.insert(0, self)
         sys.modules[_DYNAMO] = self._module
@@ -200,7 +199,8 @@ class _PostponedImport:
             mine, self.waiting = self.waiting, False
             if mine:
                 del sys.modules[_DYNAMO]
-                sys.modules.pop(_DYNAMO_UTILS, None)
+                if isinstance(sys.modules.get(_DYNAMO_UTILS), _LightUtils):
+                    del sys.modules[_DYNAMO_UTILS]
         try:
             importlib.import_module(_DYNAMO)
         except BaseException:
@@ -220,16 +220,19 @@ class _PostponedImport:
             return importlib.util.spec_from_loader(fullname, loader, is_package=True)
         if fullname.startswith(_DYNAMO + ".") and self.waiting:
             self.run()
-            if fullname in sys.modules:
-                loader = _ExistingModule(sys.modules[fullname])
-                return importlib.util.spec_from_loader(fullname, loader)
+            loaded = sys.modules.get(fullname)
+            if loaded is not None:
+                spec = importlib.util.spec_from_loader(fullname, _ExistingModule(loaded))
+                # The import system prefers the spec of a module that appeared meanwhile to ours,
+                # and would execute it once more; _ExistingModule gives it back its own.
+                vars(loaded)["__spec__"] = spec
+                return spec
         return None
 
     def _execute(self, module: types.ModuleType) -> None:
         if self._spec.loader is not None:
             self._spec.loader.exec_module(module)
         module.__class__ = types.ModuleType
-        del vars(module)["__postponed__"]
         sys.meta_path.remove(self)
         for function in self._passed:
             # torch asks again at the next call, and then gets what the real package returns.
@@ -241,8 +244,8 @@ class _PostponedImport:
             )
 
     def _wait_again(self) -> None:
-        for name in set(vars(self._module)) - self._original_names - {"__postponed__"}:
-            del vars(self._module)[name]
+        vars(self._module).clear()
+        vars(self._module).update(self._original)
         sys.modules[_DYNAMO] = self._module
         torch._dynamo = self._module
         self.waiting = True
@@ -270,7 +273,8 @@ class _ExistingModule(importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         if self._execute is not None:
             self._execute(module)
-        module.__spec__ = self._spec
+        # Not setattr: torch's configuration modules refuse unknown names.
+        vars(module)["__spec__"] = self._spec
 
 
 def _do_nothing() -> None:

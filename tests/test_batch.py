@@ -113,6 +113,39 @@ def test_move_container_keeps_its_class(make):
     assert [item.device for item in batch._items(moved)] == [META, META]
 
 
+class Fixed(tuple):
+    def __new__(cls, first, second):
+        return super().__new__(cls, (first, second))
+
+
+class FrozenMapping(collections.abc.Mapping):
+    def __init__(self, **items):
+        self.items_inside = items
+
+    def __getitem__(self, key):
+        return self.items_inside[key]
+
+    def __iter__(self):
+        return iter(self.items_inside)
+
+    def __len__(self):
+        return len(self.items_inside)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (Fixed(torch.zeros(1), torch.zeros(1)), tuple),
+        (FrozenMapping(a=torch.zeros(1), b=torch.zeros(1)), dict),
+    ],
+)
+def test_move_container_that_cannot_be_rebuilt_becomes_a_plain_one(data, kind):
+    moved = move(data, "meta")
+
+    assert type(moved) is kind
+    assert [item.device for item in batch._items(moved)] == [META, META]
+
+
 def test_move_default_dict_keeps_its_default():
     moved = move(collections.defaultdict(list, a=torch.zeros(2)), "meta")
 
@@ -283,6 +316,11 @@ def test_loader_with_many_chunks_gives_the_batches_of_dataloader(monkeypatch):
     assert_equals_dataloader(dataset, 7)
 
 
+def test_loader_of_transposed_tensors_gives_the_batches_of_dataloader():
+    assert_equals_dataloader(TensorDataset(torch.randn(3, 40).t()), 16)
+    assert_equals_dataloader(TensorDataset(torch.randn(3, 40).t()), 16, shuffle=True)
+
+
 def test_loaders_zipped_give_the_batches_of_dataloaders_zipped():
     first, second = TensorDataset(torch.arange(12)), TensorDataset(torch.arange(30))
     results = []
@@ -351,6 +389,15 @@ def test_loader_continues_an_epoch_at_any_batch():
 
     assert_same(continued, straight[3:])
     assert torch.equal(torch.get_rng_state(), end)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2000])
+def test_loader_continues_an_epoch_in_order(monkeypatch, chunk_bytes):
+    monkeypatch.setattr(batch, "_CHUNK_BYTES", chunk_bytes)
+    loader = TensorLoader([(str(i), torch.full((8,), i)) for i in range(45)], 8)
+
+    assert_same(list(loader.iterate(2)), list(loader)[2:])
+    assert loader.dataset[17][0] == next(loader.iterate(2))[0][1]
 
 
 def test_loader_continued_at_the_end_gives_nothing():
@@ -554,7 +601,10 @@ def test_loader_refuses_a_tensor_dataset_that_augments():
     ],
 )
 def test_loader_refuses_samples_that_differ_in_kind(sample):
-    with pytest.raises(ComponentError, match=r"dataset Samples|Dataset Samples"):
+    message = (
+        "Samples do not make a batch|Samples: samples from number 128 on differ from the first"
+    )
+    with pytest.raises(ComponentError, match=message):
         TensorLoader(Samples(sample, 300), 4)
 
 

@@ -177,7 +177,6 @@ def use(code):
     assert is_dynamo_imported()
     assert type(module) is types.ModuleType
     assert torch._dynamo is module
-    assert "__postponed__" not in vars(module)
     assert not [finder for finder in sys.meta_path if type(finder).__module__.startswith("jade")]
     for name, submodule in list(sys.modules.items()):
         if name.startswith("torch._dynamo"):
@@ -269,9 +268,11 @@ def fail_and_repeat():
         torch._dynamo.config  # noqa: B018
     train(1)
     assert set(vars(torch._dynamo)) == names
+    assert type(torch._dynamo.__spec__.loader).__name__ == "SourceFileLoader"
     del sys.modules["sympy"]
     with pytest.raises(AttributeError):
         torch._dynamo.no_such_name  # noqa: B018
+    assert type(torch._dynamo.__spec__.loader).__name__ == "SourceFileLoader"
     return is_dynamo_imported(), type(torch._dynamo) is types.ModuleType
 
 
@@ -330,6 +331,8 @@ def import_from_torchvision(postponed):
     assert torchvision.datasets is datasets is sys.modules["torchvision.datasets"]
     assert model(transform(torch.zeros(2, 3, 32, 32))).shape == (2, 3)
     assert import_torchvision("torchvision.datasets") is datasets
+    parts = [name.split(".") for name in sys.modules if name.startswith("torchvision.")]
+    assert all(hasattr(torchvision, part[1]) for part in parts)
     return is_dynamo_imported(), "torch._dynamo.utils" in sys.modules
 
 
@@ -409,15 +412,18 @@ def test_import_torchvision_that_is_missing_says_how_to_install_it(name):
     assert "pip install 'jade-trainer[vision]'" in message
 
 
-def import_broken(folder, text):
+def import_other(folder, text):
+    """Import another package of that name, and return the error, or what was imported with it."""
     package = folder / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text(text)
     sys.path.insert(0, str(folder))
+    defer_dynamo()
     try:
         import_torchvision()
     except Exception as error:
-        return type(error).__name__, str(error)
+        return type(error).__name__, str(error), hasattr(torch.ops.torchvision, "nms")
+    return is_dynamo_imported(), "torch._dynamo.utils" in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -428,7 +434,13 @@ def import_broken(folder, text):
     ],
 )
 def test_import_torchvision_that_fails_otherwise_raises_its_own_error(tmp_path, text, error):
-    assert in_new_process(import_broken, tmp_path, text) == error
+    assert in_new_process(import_other, tmp_path, text) == (*error, False)
+
+
+def test_import_torchvision_that_works_at_once_does_not_import_the_compiler(tmp_path):
+    text = "from torch._dynamo.utils import is_compile_supported"
+
+    assert in_new_process(import_other, tmp_path, text) == (False, False)
 
 
 def declare_twice():
