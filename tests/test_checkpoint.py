@@ -1,0 +1,178 @@
+"""S1, S3 and A7: checkpoints are whole, run no code when loaded, and hold what they were given."""
+
+import collections
+import contextlib
+import enum
+import resource
+
+import numpy as np
+import pytest
+import torch
+
+from jade import checkpoint
+from jade.errors import CheckpointError
+from jade.run_dir import RunDir
+
+
+class Colour(enum.IntEnum):
+    RED = 3
+
+
+def same(one, two):
+    if isinstance(one, (torch.Tensor, np.ndarray)):
+        return type(one) is type(two) and one.dtype == two.dtype and bool((one == two).all())
+    if isinstance(one, dict):
+        return (
+            type(one) is type(two)
+            and one.keys() == two.keys()
+            and all(same(one[k], two[k]) for k in one)
+        )
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(two) and len(one) == len(two) and all(map(same, one, two))
+    return type(one) is type(two) and one == two
+
+
+@contextlib.contextmanager
+def full_disk(limit=50_000):
+    """Let no file grow beyond ``limit`` bytes, as on a disk that has no more room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        2**200,
+        0.1,
+        1j,
+        "text",
+        b"bytes",
+        torch.arange(3),
+        torch.float16,
+        torch.device("cpu"),
+        {1, 2},
+        {"a": [1, (2.0, None)], 3: {"b": torch.ones(2)}},
+        collections.Counter({4: 2}),
+        np.arange(6).reshape(2, 3),
+        {"deep": [np.array([1.5], dtype=np.float32)]},
+        np.array([True, False]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_content_comes_back_as_it_was_s3(tmp_path, value):
+    checkpoint.save({"value": value}, tmp_path / "a.pt")
+    assert same(checkpoint.load(tmp_path / "a.pt")["value"], value)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (np.float64(0.5), 0.5),
+        (np.int32(7), 7),
+        (np.bool_(True), True),
+        (np.array(2.5), 2.5),
+        (Colour.RED, 3),
+        (collections.OrderedDict(a=1), {"a": 1}),
+        (torch.Size([2, 3]), (2, 3)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_numbers_and_mappings_become_plain_ones(tmp_path, value, stored):
+    checkpoint.save({"value": value}, tmp_path / "a.pt")
+    assert same(checkpoint.load(tmp_path / "a.pt")["value"], stored)
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 0, collections.deque([1]), np.array(["a"])])
+def test_content_that_cannot_be_held_is_refused_with_its_place(tmp_path, value):
+    with pytest.raises(CheckpointError, match=r"checkpoint\['a'\]\[1\] is a .*cannot hold") as info:
+        checkpoint.save({"a": [0, value]}, tmp_path / "a.pt")
+    assert "state_dict" in str(info.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoint_loads_with_torch_alone_and_without_running_code(tmp_path):
+    checkpoint.save({"weights": torch.ones(2), "array": np.ones(2)}, tmp_path / "a.pt")
+    content = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert content["format"] == checkpoint.FORMAT
+    assert torch.equal(content["weights"], torch.ones(2))
+
+
+def test_checkpoint_saved_loaded_and_saved_again_holds_the_same_s3(tmp_path):
+    content = {"a": torch.randn(5), "b": [np.ones(3), {"c": 1}], "d": collections.Counter("aab")}
+    checkpoint.save(content, tmp_path / "1.pt")
+    checkpoint.save(checkpoint.load(tmp_path / "1.pt"), tmp_path / "2.pt")
+    one, two = (torch.load(tmp_path / name, weights_only=True) for name in ("1.pt", "2.pt"))
+    assert same(one, two)
+
+
+def test_checkpoint_keeps_parameters_as_values_only(tmp_path):
+    checkpoint.save({"w": torch.nn.Parameter(torch.ones(2))}, tmp_path / "a.pt")
+    assert not checkpoint.load(tmp_path / "a.pt")["w"].requires_grad
+
+
+def test_checkpoint_that_does_not_fit_on_the_disk_leaves_the_old_one_a7(tmp_path):
+    checkpoint.save({"a": torch.zeros(10)}, tmp_path / "last.pt")
+    with full_disk(), pytest.raises(CheckpointError, match="File too large") as info:
+        checkpoint.save({"a": torch.zeros(100_000)}, tmp_path / "last.pt")
+    assert info.value.__cause__ is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
+    assert checkpoint.load(tmp_path / "last.pt")["a"].shape == (10,)
+
+
+def test_checkpoint_in_a_missing_folder_says_so(tmp_path):
+    with pytest.raises(CheckpointError, match="No such file or directory"):
+        checkpoint.save({}, tmp_path / "missing" / "a.pt")
+
+
+def test_checkpoint_that_torch_refuses_to_write_gives_its_reason(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("the archive is closed")
+
+    monkeypatch.setattr(torch, "save", refuse)
+    with pytest.raises(CheckpointError, match="cannot be written: the archive is closed"):
+        checkpoint.save({}, tmp_path / "a.pt")
+
+
+def test_load_of_what_is_not_there_names_the_path(tmp_path):
+    with pytest.raises(CheckpointError, match=r"There is no checkpoint .*a\.pt"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04broken"])
+def test_load_of_a_damaged_file_is_refused(tmp_path, content):
+    (tmp_path / "a.pt").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"a\.pt is not a readable checkpoint"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("content", [{"weights": 1}, [1, 2], {"format": 99}])
+def test_load_of_a_foreign_file_names_the_format(tmp_path, content):
+    torch.save(content, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match=r"not a checkpoint of this version .*format 1, got"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+def test_load_of_code_is_refused(tmp_path):
+    torch.save({"format": 1, "x": Colour.RED}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(("keep_last", "left"), [(None, [8, 9, 10]), (2, [9, 10]), (5, [8, 9, 10])])
+def test_prune_keeps_the_newest_by_iteration_s1(tmp_path, keep_last, left):
+    directory = RunDir.create(tmp_path)
+    for iteration in (10, 9, 8):
+        directory.checkpoint(iteration).touch()
+    directory.last_checkpoint.touch()
+    (directory.checkpoints / "checkpoint_mine.pt").touch()
+    checkpoint.prune(directory, keep_last)
+    assert directory.periodic_checkpoints() == [directory.checkpoint(i) for i in left]
+    assert directory.last_checkpoint.exists()
+    assert (directory.checkpoints / "checkpoint_mine.pt").exists()
