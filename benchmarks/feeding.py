@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from jade.batch import TensorLoader
+from jade.in_memory import TensorLoader
 
 NUM_IMAGES = 60_000
 IMAGE_BATCH = 256

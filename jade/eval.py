@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from jade.batch import TensorLoader, count, move, take
+from jade.batch import count, move, take
 from jade.errors import ComponentError, ConfigError, TrainingError, suggest
+from jade.in_memory import TensorLoader
 from jade.media import KINDS, Media
 from jade.trainer import Trainer
 

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from jade import stateful
-from jade.batch import TensorLoader
 from jade.checkpoint import restored, storable
 from jade.components import Architectures, ClassIndex, LazyComponents
 from jade.errors import CheckpointError, ComponentError, suggest
+from jade.in_memory import TensorLoader
 from jade.loss_window import LossWindow
 from jade.schedule import Clock
 
