@@ -24,7 +24,7 @@ class LossWindow:
     def add(self, name: str, value: Any) -> None:
         """Add a number, or a tensor with one element; other devices are not waited for."""
         if type(value) is not float:
-            if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            if isinstance(value, torch.Tensor) and not value.is_cpu:
                 self._add_pending(name, value)
                 return
             value = _to_float(name, value)
