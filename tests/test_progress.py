@@ -12,16 +12,9 @@ import pytest
 from rich.console import Console
 
 from jade.errors import ConfigError
-from jade.progress import (
-    ConsoleHandler,
-    Pace,
-    ProgressLine,
-    Snapshot,
-    Status,
-    open_console,
-    render_bar,
-    render_plain,
-)
+from jade.progress import ConsoleHandler, ProgressLine, Snapshot, open_console
+from jade.progress.pace import Pace
+from jade.progress.status import Status, render_bar, render_plain
 
 ROOT = Path(__file__).parents[1]
 CONTROL = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
