@@ -15,6 +15,7 @@ UNEXPECTED = re.compile(
 NO_LENGTH = re.compile(r"object of type '(?P<name>\w+)' has no len\(\)")
 NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 NO_MODULE = re.compile(r"No module named '(?P<module>core(\.\w+)*|jade\.\w+)'")
+EMPTY = re.compile(r"num_samples should be a positive integer value, but got num_samples=0")
 UNCOLLATABLE = re.compile(r"default_collate: batch must contain .* found <class '(?P<name>[^']+)'>")
 
 
@@ -66,6 +67,10 @@ def _explain_collate(match: re.Match[str], _error: BaseException) -> str:
     )
 
 
+def _explain_empty(_match: re.Match[str], _error: BaseException) -> str:
+    return "The dataset has no samples, so there is nothing to shuffle: does its path exist?"
+
+
 def _explain_name(match: re.Match[str], _error: BaseException) -> str | None:
     module = sys.modules.get(match["module"])
     if module is None:
@@ -83,5 +88,6 @@ _EXPLANATIONS = (
     (NO_MODULE, _explain_module),
     (UNEXPECTED, _explain_keyword),
     (NO_LENGTH, _explain_length),
+    (EMPTY, _explain_empty),
     (UNCOLLATABLE, _explain_collate),
 )

@@ -1,0 +1,88 @@
+"""C18: what a process makes of signals; `end_to_end/test_signals.py` sends them to a real run."""
+
+import signal
+import threading
+
+import pytest
+
+from jade.signals import WATCHED, SignalWatch
+
+
+def handlers():
+    return {number: signal.getsignal(number) for number in WATCHED}
+
+
+@pytest.fixture(autouse=True)
+def undisturbed():
+    before = handlers()
+    yield
+    assert handlers() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 130)],
+)
+def test_first_signal_is_passed_on_and_decides_the_exit_code(number, exit_code):
+    with SignalWatch() as watch:
+        calls = []
+        watch.pass_on_to(lambda: calls.append(watch.received))
+        signal.raise_signal(number)
+        assert calls == [number]
+        assert watch.exit_code == exit_code
+
+
+def test_first_signal_before_anybody_listens_ends_the_process():
+    with SignalWatch(), pytest.raises(SystemExit) as info:
+        signal.raise_signal(signal.SIGTERM)
+    assert info.value.code == 75
+
+
+def test_first_signal_that_is_held_back_comes_when_somebody_listens():
+    with SignalWatch() as watch:
+        watch.hold_back()
+        signal.raise_signal(signal.SIGTERM)
+        calls = []
+        watch.pass_on_to(lambda: calls.append(1))
+        assert calls == [1]
+
+
+def test_second_signal_acts_as_if_nobody_watched():
+    with SignalWatch() as watch:
+        watch.hold_back()
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_signal_that_the_process_ignores_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with SignalWatch() as watch:
+            signal.raise_signal(signal.SIGINT)
+            assert watch.received is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_handlers_are_left_alone_outside_the_main_thread():
+    before = handlers()
+    seen = []
+
+    def enter():
+        with SignalWatch():
+            seen.append(handlers())
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_handler_that_python_does_not_know_becomes_the_default(monkeypatch):
+    watch = SignalWatch()
+    with watch:
+        # A handler installed by other means than Python is reported as None.
+        watch._previous[signal.SIGUSR1] = None
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
