@@ -123,7 +123,9 @@ class _Builder:
     def _is_glued(self, node: yaml.ScalarNode, key_line: int | None) -> bool:
         """Tell whether a list was meant, of which some dash has no blank behind it."""
         first, last = node.start_mark.line, node.end_mark.line
-        if key_line is not None and first + 1 > key_line and node.value.startswith("-"):
+        begins_line = not self._lines[first][: node.start_mark.column].strip()
+        below_key = key_line is not None and first + 1 > key_line and begins_line
+        if below_key and node.value.startswith("-"):
             return True
         continued = self._lines[first + 1 : last + 1]
         return bool(
@@ -235,7 +237,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     ambiguous = parse_scalar(text) != text or text in ("None", "<<") or text.startswith("-")
     ambiguous = ambiguous or _differs_in_yaml_1_1(text)
     # Double quotes keep a text with line breaks on one line, where a comment can follow it.
-    style = '"' if "\n" in text else "'" if ambiguous else None
+    style = '"' if LINE_BREAK.search(text) else "'" if ambiguous else None
     return dumper.represent_scalar(TEXT, text, style=style)
 
 
@@ -244,7 +246,7 @@ def _differs_in_yaml_1_1(text: str) -> bool:
     try:
         return bool(yaml.safe_load(text) != text)
     except (yaml.YAMLError, ValueError):
-        return False
+        return True
 
 
 def _represent_plain(dumper: yaml.SafeDumper, value: Any) -> yaml.Node:
