@@ -1,5 +1,6 @@
 """Explain frequent mistakes behind exceptions that user code raises."""
 
+import builtins
 import inspect
 import re
 import sys
@@ -53,7 +54,9 @@ def _find_name(name: str, trace: TracebackType | None) -> Callable[..., Any] | N
     return None
 
 
-def _explain_length(match: re.Match[str], _error: BaseException) -> str:
+def _explain_length(match: re.Match[str], _error: BaseException) -> str | None:
+    if hasattr(builtins, match["name"]):
+        return None
     return (
         f"{match['name']} needs a method __len__(self) that returns its number of samples: "
         "shuffling and epochs depend on it."

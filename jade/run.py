@@ -229,6 +229,8 @@ class _Run:
         """Put a failure on record; what the user can correct before a start leaves no trace."""
         if isinstance(error, ConfigError) and not self._has_begun:
             self._undo()
+            # git may still be asked: nothing of this run goes on behind the caller's back.
+            origin.result()
             return
         if self._record is None:
             if not isinstance(error, Exception):

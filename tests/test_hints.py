@@ -66,7 +66,9 @@ def test_samples_that_make_no_batch_are_told_of_transforms_t18():
     assert "transform: {class: ToTensor}" in hint
 
 
-@pytest.mark.parametrize("error", [RuntimeError("something else"), ValueError(), KeyError("x")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("something else"), ValueError(), KeyError("x"), raised(lambda: len(5))]
+)
 def test_other_errors_are_left_alone(error):
     assert explain(error) is None
 
