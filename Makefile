@@ -30,12 +30,16 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
-# The torch of constraints.txt is installed first: a range would take the newest one.
+# What pip has to say is shown only if it fails.
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	touch $(READY)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "JADE needs Python 3.10 or newer: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Installing into $(VENV) (once, a minute or two) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@{ $(BIN)/python -m pip install --upgrade pip && \
+	   $(BIN)/python -m pip install -c constraints.txt -e '.[dev]'; } > $(VENV)/install.log 2>&1 || \
+	  { cat $(VENV)/install.log; exit 1; }
+	@touch $(READY)
 
 clean:
 	rm -rf $(VENV) build *.egg-info
