@@ -241,16 +241,17 @@ def _with_sources(text: str, resolved: "Resolved") -> Iterator[str]:
 
 
 def _print_user_error(error: Exception) -> None:
-    """Print the user's own traceback: the frames of JADE around it say nothing to them."""
+    """Print the user's own traceback: the frames of JADE before their last one say nothing."""
     import traceback
     from pathlib import Path
 
     from jade.hints import explain
 
-    library = str(Path(__file__).parent)
+    library = str(Path(__file__).parent) + os.sep
     frames = traceback.extract_tb(error.__traceback__)
     own = [index for index, frame in enumerate(frames) if not frame.filename.startswith(library)]
-    shown = frames[own[0] :] if own else frames
+    last = own[-1] if own else -1
+    shown = [frame for index, frame in enumerate(frames) if index in own or index > last]
     print("Traceback (most recent call last):", file=sys.stderr)
     print("".join(traceback.format_list(shown)), end="", file=sys.stderr)
     print("".join(traceback.format_exception_only(error)), end="", file=sys.stderr)

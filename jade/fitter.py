@@ -1,5 +1,6 @@
 """Fit values to types: expand their variables, convert them, and note what does not fit."""
 
+from pathlib import Path
 from typing import Any
 
 from jade.config import Configuration
@@ -35,9 +36,12 @@ class Fitter:
             )
             return None
 
-    def expand(self, value: Any, path: KeyPath) -> Any:
+    def expand(self, value: Any, path: KeyPath, *, as_text: bool = False) -> Any:
         """Return a value with its variables expanded; None when one is missing."""
-        return _unwrap(self._expand(value, path))
+        expanded = self._expand(value, path)
+        if as_text and isinstance(expanded, Expanded):
+            return expanded.text
+        return _unwrap(expanded)
 
     def _expand(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, dict):
@@ -63,8 +67,8 @@ def _conform_expanded(expanded: Expanded, expected: Any) -> Any:
     except Mismatch:
         return conform(expanded.text, expected)
     # As a number and back it may lose something: the text 007, for instance.
-    is_text_again = isinstance(fitted, str) and not isinstance(expanded.value, str)
-    return expanded.text if is_text_again else fitted
+    is_text_again = isinstance(fitted, (str, Path)) and not isinstance(expanded.value, str)
+    return conform(expanded.text, expected) if is_text_again else fitted
 
 
 def _unwrap(value: Any) -> Any:

@@ -63,7 +63,7 @@ class KnownKeys:
         like = closest(last, [str(p[-1]) for p in known])
         meant = closest(join_key(path), [join_key(p) for p in known if p[-1] == like])
         hint = f" Did you mean {meant!r}?" if meant else ""
-        if last in FIELDS:
+        if last in FIELDS and meant is None:
             hint = f" It is a setting of the run: --{last}."
         if ITEM.search(last):
             hint = " An item of a list is written " + ITEM.sub(r".\1", last) + "."

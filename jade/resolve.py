@@ -19,7 +19,7 @@ from jade.overrides import Override, assign, find, split_key
 from jade.plain import to_plain
 from jade.problems import Problems
 from jade.schedule import EPOCHS, ITERATIONS, SECONDS, UNITS, parse_amount
-from jade.settings import FIELDS, SECTIONS, Settings
+from jade.settings import FIELDS, SECTIONS, TYPES, Settings
 
 DEFAULT = Origin("default")
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
@@ -144,7 +144,8 @@ class _Resolver:
         fitted: dict[str, Any] = {}
         for key, setting in FIELDS.items():
             self._values[key] = given.pop(key, to_plain(setting.default))
-            value = self._fitter.expand(self._values[key], (key,))
+            is_text = TYPES[key] in (str, str | None)
+            value = self._fitter.expand(self._values[key], (key,), as_text=is_text)
             fitted[key], problem = run_settings.fit(key, value)
             self._expanded[key] = to_plain(fitted[key])
             if problem:

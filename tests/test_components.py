@@ -165,3 +165,48 @@ def test_own_type_error_of_an_architecture_passes_unchanged(project, architectur
 
     with pytest.raises(TypeError, match="unsupported operand"):
         architectures.build("Net", {"n_out": 1})
+
+
+OTHER = """
+    from torch import nn
+
+
+    class Net(nn.Linear):
+        def __init__(self, n_out):
+            super().__init__(7, n_out)
+"""
+
+
+def test_architecture_file_is_found_by_path_or_name(project):  # K5
+    from jade.assemble import find_architecture_file
+
+    roots = [project.root / "modules"]
+    full = project.root / "modules/architectures/small.py"
+    for name in (str(full), "modules/architectures/small.py", "small", "small.py"):
+        assert find_architecture_file(name, roots).resolve() == full
+
+
+def test_architecture_file_may_be_absent(project):  # K5
+    from jade.assemble import find_architecture_file
+
+    assert find_architecture_file(None, []) is None
+
+
+def test_missing_architecture_file_suggests_the_known_ones(project):  # K5
+    from jade.assemble import find_architecture_file
+
+    with pytest.raises(ComponentError, match=r"no file smal\. Did you mean 'small'"):
+        find_architecture_file("smal", [project.root / "modules"])
+
+
+def test_other_file_with_the_same_names_changes_the_network_only(project):  # K5
+    project.write("modules/architectures/other.py", OTHER)
+    index = ClassIndex([project.root / "modules"])
+    folder = project.root / "modules/architectures"
+
+    small = Architectures(index, folder / "small.py").build("Net", {"n_out": 5})
+    other = Architectures(index, folder / "other.py").build("Net", {"n_out": 5})
+
+    assert type(small).__name__ == type(other).__name__ == "Net"
+    assert type(small) is not type(other)
+    assert other.in_features == 7
