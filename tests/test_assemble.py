@@ -11,12 +11,13 @@ from toy import Toy, build
 
 from jade.assemble import (
     Datasets,
+    _build_trainer,
     available,
     choose_device,
     count_parameters,
     find_architecture_file,
 )
-from jade.components import Blueprint
+from jade.components import Architectures, Blueprint, ClassIndex
 from jade.errors import ComponentError, DeviceError
 
 # The part about devices, R7
@@ -184,3 +185,20 @@ def test_parameters_are_counted_for_each_network_and_each_once_k17():
         ("loose[0]", "Linear", 2, 0),
         ("scale", "Parameter", 4, 0),
     ]
+
+
+class Loose(Toy):
+    def initialize(self):
+        super().initialize()
+        self.train_loader = []
+        self.nets = {"a": nn.Linear(2, 2)}
+
+
+def test_networks_in_plain_mappings_are_moved_to_the_device_too(monkeypatch):
+    moved = []
+    monkeypatch.setattr(nn.Linear, "to", lambda self, device: moved.append((self, device)))
+    device = torch.device("cpu")
+    trainer = _build_trainer(
+        Blueprint(Loose, "model"), {}, Architectures(ClassIndex([]), None), device
+    )
+    assert moved == [(trainer.nets["a"], device)]

@@ -110,6 +110,12 @@ def test_peek_shows_the_mean_so_far_and_takes_nothing(window):
 # Tensors of other devices wait until somebody asks. Those of the CPU serve just as well here.
 
 
+def test_item_of_another_device_waits(window):
+    window.add("loss", torch.zeros((), device="meta"))
+    assert len(window._pending["loss"]) == 1
+    assert window.peek() == {}
+
+
 @pytest.mark.parametrize("number", [1, 3, PENDING_LIMIT, 3 * PENDING_LIMIT + 5])
 def test_waiting_items_give_the_same_mean_in_constant_memory(window, number):
     for value in range(number):

@@ -339,6 +339,8 @@ def test_seed_that_is_none_is_refused_r8(train):
 
 
 @pytest.mark.slow
+# A worker that runs no line of JADE makes the measurement of coverage warn.
+@pytest.mark.filterwarnings("ignore:No data was collected")
 def test_seed_reaches_the_workers_of_the_loader_r8(train, project):
     project.write(
         "modules/data/noise.py",
@@ -516,6 +518,20 @@ def test_loggers_of_the_configuration_and_of_the_caller_get_every_row_l8(train, 
     assert recorder.info.config["model_conf"] == "model.yml"
 
 
+@pytest.mark.slow
+def test_runs_with_and_without_wandb_and_tensorboard_are_the_same_to_the_last_bit_l8(train):
+    pytest.importorskip("wandb")
+    pytest.importorskip("tensorboard")
+    plain = train()
+    logged = train(wandb="offline", tensorboard=True)
+    metrics = [RunDir(run.directory).metrics.read_bytes() for run in (plain, logged)]
+    assert metrics[0] == metrics[1]
+    # W&B knows the run by the name of its directory.
+    [offline] = (logged.directory / "wandb").glob("offline-run-*")
+    assert offline.name.endswith(f"-{logged.run_id}")
+    assert list((logged.directory / "tensorboard").iterdir())
+
+
 def test_logger_that_fails_does_not_stop_training(train, caplog):
     class Failing(Recorder):
         def log(self, metrics, step):
@@ -567,6 +583,48 @@ def test_loggers_are_finished_and_the_status_is_true_however_it_ends(
     written = only_run().read_status()
     assert (written["status"], written["exit_code"]) == (status, exit_code)
     assert written["reason"].startswith(raised.partition("(")[0])
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "exit_code"),
+    [("SIGTERM", "preempted", 75), ("SIGUSR2", "preempted", 75), ("SIGINT", "interrupted", 130)],
+)
+def test_signal_ends_the_run_with_its_own_status_c18(train, project, number, status, exit_code):
+    trainer_with(
+        project,
+        step=f"import signal; self.iterations == 3 and signal.raise_signal(signal.{number})",
+    )
+    recorder = Recorder()
+    finished = train(loggers=[recorder])
+    assert (finished.status, finished.exit_code) == (status, exit_code)
+    assert finished.reason == f"stopped by a signal ({number})"
+    written = only_run().read_status()
+    assert (written["status"], written["exit_code"], written["iterations"]) == (
+        status,
+        exit_code,
+        4,
+    )
+    # W&B is told of a preemption, which it answers with another start, and not of an interrupt.
+    assert ("preempting" in recorder.calls) == (status == "preempted")
+    assert recorder.calls[-1] == ("finish", exit_code)
+    assert recorder.summary["run/status"] == status
+
+
+def test_signal_while_loggers_start_is_not_lost_c18(train):
+    class Slow(Recorder):
+        def start(self, run):
+            super().start(run)
+            signal.raise_signal(signal.SIGTERM)
+
+    finished = train(loggers=[Slow()])
+    assert (finished.status, finished.trainer.iterations) == ("preempted", 0)
+
+
+def test_interrupt_while_the_trainer_is_built_leaves_nothing_behind(train, project):
+    trainer_with(project, initialize="raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert not Path("experiments").exists()
 
 
 # What goes wrong (C18, K16)
@@ -739,6 +797,29 @@ def test_failure_that_cannot_be_recorded_is_raised_all_the_same(train, project, 
     with pytest.raises(RuntimeError, match="a mistake"):
         train(experiments_root="/proc/none")
     assert "The failure is not on record: experiments_root" in caplog.text
+
+
+def test_attribute_that_becomes_unstorable_is_an_error_that_names_it(train, project):
+    trainer_with(
+        project,
+        initialize="self.memory = 0; self.add_attribute_to_store('memory')",
+        step="self.memory = object()",
+    )
+    with pytest.raises(jade.CheckpointError, match=r"LineTrainer\.memory is a object, which"):
+        train(checkpoint_every="1 iteration")
+
+
+def test_evaluation_that_cannot_be_written_is_told_and_training_goes_on(train, project, caplog):
+    evaluation_with(project, "'some text'")
+    trainer_with(
+        project,
+        body="",
+        step="import shutil, glob; [shutil.rmtree(f) or open(f, 'w').close() "
+        "for f in glob.glob('experiments/*/evaluations') if os.path.isdir(f)]",
+    )
+    finished = train()
+    assert finished.status == "finished"
+    assert "What Error shows cannot be written" in caplog.text
 
 
 def test_status_that_cannot_be_written_is_told(train, project, caplog):
