@@ -61,31 +61,51 @@ def main(arguments: Sequence[str] | None = None, program: str | None = None) -> 
     """Run the command line and return the exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if not tokens or tokens[0] in ("-h", "--help", "help"):
-            print(OVERVIEW, end="")
-            return 0
-        if tokens[0] == "--version":
-            print(f"jade {__version__}")
-            return 0
-        return _run_command(tokens[0], tokens[1:], program or f"jade {tokens[0]}")
+        code = _answer(tokens, program)
+        # Now, while somebody can still say that the reader of a pipe is gone.
+        sys.stdout.flush()
+        return code
     except JadeError as error:
         print(f"jade: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("jade: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Somebody closed the pipe, as `| head` does; Python must not try to write what is left.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except Exception as error:
-        _print_user_error(error)
+        if not (isinstance(error, BrokenPipeError) and _is_reader_gone()):
+            _print_user_error(error)
         return 1
 
 
 def train_main() -> int:
     """Run ``train.py``."""
     return main(["train", *sys.argv[1:]], program="python train.py")
+
+
+def _answer(tokens: list[str], program: str | None) -> int:
+    if not tokens or tokens[0] in ("-h", "--help", "help"):
+        print(OVERVIEW, end="")
+        return 0
+    if tokens[0] == "--version":
+        print(f"jade {__version__}")
+        return 0
+    return _run_command(tokens[0], tokens[1:], program or f"jade {tokens[0]}")
+
+
+def _is_reader_gone() -> bool:
+    """Tell whether nobody reads our output, as after `| head`; what is left of it is dropped."""
+    import select
+
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    poll = select.poll()
+    poll.register(output, 0)
+    is_gone = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    if is_gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return is_gone
 
 
 def _run_command(name: str, tokens: list[str], program: str) -> int:

@@ -225,8 +225,10 @@ class _Resolver:
             if not isinstance(description, dict):
                 continue
             path = ("eval", name, "evaluate_every")
-            every = self._fitter.expand(description.setdefault("evaluate_every", 1), path)
-            problem = _amount_problem(every, "evaluate_every") if every is not None else None
+            written = description.setdefault("evaluate_every", 1)
+            every = self._fitter.expand(written, path)
+            is_missing = every is None and written is not None
+            problem = None if is_missing else _amount_problem(every, "evaluate_every")
             if problem:
                 self._problems.add_at(path, problem)
             if name in self._expanded.get("eval", {}):

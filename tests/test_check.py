@@ -129,6 +129,12 @@ def test_missing_method_of_an_evaluation_is_found(project, text, found):
     assert problems() == found
 
 
+def test_trainer_without_architectures_needs_no_file(project):  # K5
+    trainer(project, "    def initialize(self): ...\n    def train_step(self, data): ...\n")
+
+    assert problems(arch_impl=None) == []
+
+
 def test_architecture_file_without_the_class_is_found(project):
     project.write("modules/architectures/small.py", "class Nett: pass\n")
 

@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 import sys
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jade import __version__
+from jade import __version__, cli
 from jade.cli import main, train_main
 from jade.overrides import flatten
 from jade.settings import FIELDS
@@ -226,6 +227,36 @@ def test_training_ends_with_code_zero_and_its_results(project, jade):  # C1, C18
     assert "finished" in result.out
     assert str(run.name) in result.out
     assert "Error" in result.out
+
+
+def test_pictures_and_runs_without_numbers_are_told(project, jade):
+    project.write(
+        "modules/eval/errors.py",
+        """
+        import torch
+        from jade.eval import Evaluation
+
+        class SquaredError(Evaluation):
+            def evaluate(self):
+                return {"type": "image", "value": torch.zeros(3, 4, 4)}
+        """,
+    )
+    project.write("eval.yml", "Picture: {class: SquaredError}\n")
+
+    result = jade()
+
+    assert result.code == 0, result.err
+    assert "picture: experiments/" in result.out
+    assert "Final evaluations" not in result.out
+
+
+def test_garbage_collection_pauses_only_while_torch_is_imported(monkeypatch):
+    with cli._importing_for_good():
+        assert gc.isenabled()
+    monkeypatch.delitem(sys.modules, "torch")
+    with cli._importing_for_good():
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_dry_run_keeps_nothing(project, jade):
@@ -521,6 +552,34 @@ def test_process_ends_with_the_code_and_message(project):  # C18
     assert result.returncode == 2
     assert "There is no flag --epoch. Did you mean --epochs?" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def closed_pipe(capfd, monkeypatch):
+    """A standard output that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        yield
+
+
+def test_output_that_nobody_reads_is_no_error(closed_pipe, capfd):
+    assert main(["--help"]) == 1
+
+    assert capfd.readouterr().err == ""
+
+
+def test_broken_pipe_of_user_code_is_an_error(project, jade):
+    project.write(
+        "modules/data/points.py",
+        "class Points:\n    def __init__(self, seed=0):\n        raise BrokenPipeError('mine')\n",
+    )
+
+    result = jade()
+
+    assert result.code == 1
+    assert "BrokenPipeError: mine" in result.err
 
 
 @pytest.mark.slow

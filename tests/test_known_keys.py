@@ -125,9 +125,10 @@ def test_class_with_open_parameters_takes_any_key(known):
 
 
 def test_parameter_that_is_a_mapping_takes_new_keys(known):
-    keys = known(model={"class": "Open", "params": {"opts": {"a": 1}}})
+    keys = known(model={"class": "LineTrainer", "params": {"lr": {"a": 1}}})
 
-    assert locate(keys, "model.params.opts.b") == "model.params.opts.b"
+    assert locate(keys, "model.params.lr.b") == "model.params.lr.b"
+    assert locate(keys, "model.params.lr.c.d") == "model.params.lr.c.d"
 
 
 def test_parameter_without_a_value_may_become_a_mapping(known):

@@ -266,6 +266,7 @@ def test_wrong_override_is_refused(resolving, arguments, text):  # C6, C10
         ({"train_for": "5 minuts"}, "has the unit 'minuts'. Did you mean 'minute"),
         ({"eval.Error.evaluate_every": "2 epcohs"}, "Did you mean 'epochs'?"),
         ({"eval.Error.evaluate_every": []}, "[] is not an amount"),
+        ({"eval.Error.evaluate_every": None}, "None is not an amount"),
         ({"modules": ["nowhere"]}, "modules (argument --modules): there is no folder nowhere."),
     ],
 )
