@@ -29,7 +29,9 @@ TRAINER = """
     class LineTrainer(Trainer):
         def initialize(self, lr: float = 0.1, batch_size: int = 4, pause: float = 0.0):
             open("initializing", "w").close()
-            time.sleep(pause)
+            # In small parts: one that is just begun when a signal comes in would not be cut short.
+            for _ in range(int(pause * 20)):
+                time.sleep(0.05)
             self.net = self.instantiate_architecture("Net", n_out=1)
             self.opt = torch.optim.SGD(self.net.parameters(), lr=lr)
             self.train_loader = DataLoader(self.datasets["train"], batch_size=batch_size)
