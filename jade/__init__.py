@@ -18,9 +18,10 @@ if TYPE_CHECKING:
         VariableError,
     )
     from jade.eval import DatasetEvaluation, Evaluation
+    from jade.finished_run import FinishedRun
     from jade.loggers.base import Logger
     from jade.media import Media
-    from jade.run import FinishedRun, train
+    from jade.run import train
     from jade.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -31,7 +32,7 @@ _HOMES = {
     "DatasetEvaluation": "jade.eval",
     "Media": "jade.media",
     "Logger": "jade.loggers.base",
-    "FinishedRun": "jade.run",
+    "FinishedRun": "jade.finished_run",
     "train": "jade.run",
     "JadeError": "jade.errors",
     "ConfigError": "jade.errors",

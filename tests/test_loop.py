@@ -775,6 +775,34 @@ def test_stop_before_the_start_trains_nothing(tmp_path):
     assert outcome.evaluations["A"].asked_at == []
 
 
+def test_stop_while_a_checkpoint_is_written_is_heard_at_the_next_step(tmp_path):
+    class Stopping:
+        """Is asked for its state when a checkpoint is written."""
+
+        def state_dict(self):
+            self.loop.request_stop()
+            return {}
+
+        def load_state_dict(self, state):
+            """Do nothing."""
+
+    class Stopped(Endless):
+        def initialize(self):
+            super().initialize()
+            self.part = Stopping()
+
+    rehearsal = Rehearsal(
+        tmp_path,
+        Stopped,
+        train_for="9 iterations",
+        checkpoint_every="2 iterations",
+        log_loss_every="9 iterations",
+    )
+    rehearsal.trainer.part.loop = rehearsal.loop
+    outcome = rehearsal.run()
+    assert (outcome.trainer.iterations, outcome.ending.was_stopped) == (3, True)
+
+
 def test_stop_from_another_thread_is_heard_while_nothing_is_due(tmp_path):
     rehearsal = Rehearsal(tmp_path, Endless, train_for="1 hour", log_loss_every="1 hour")
     timer = threading.Timer(0.1, rehearsal.loop.request_stop)

@@ -472,6 +472,80 @@ def test_batch_of_any_structure_trains_with_the_default_collate_k7(train, projec
     assert finished.metrics == {"mean": 25.0}
 
 
+def test_trainer_and_evaluation_as_the_first_design_wrote_them_train_k1(train, project):
+    project.write(
+        "modules/models/old.py",
+        """
+        from torch.optim import Adam
+        from torch.utils.data import DataLoader
+
+        from jade.trainer import Trainer
+
+
+        class OldTrainer(Trainer):
+            def initialize(self, lr, batch_size, n_workers=0):
+                self.net = self.instantiate_architecture('Net', n_out=1)
+                self.opt = Adam([{'params': self.net.parameters(), 'lr': lr}])
+                self.add_attribute_to_store('net')
+                self.add_attribute_to_store('opt')
+                self.train_loader = DataLoader(self.datasets['train'],
+                                               batch_size=batch_size, num_workers=n_workers,
+                                               shuffle=True)
+                assert self.get_dataset('train') is self.datasets['train']
+                assert 'test' in self.datasets and len(self.datasets) == 2
+
+            def train_step(self, data):
+                loss = self.compute_loss(data['x'].to(self.get_device()), data['y'])
+                self.add_loss_item('Loss', loss.item())
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+
+            def compute_loss(self, x, y):
+                return (self.net(x) - y).square().mean()
+
+            def on_iteration_end(self):
+                super().on_iteration_end()
+                if self.iterations == 5:
+                    self.end_training()
+        """,
+    )
+    project.write(
+        "modules/eval/old.py",
+        """
+        import torch
+        from torch.utils.data import DataLoader
+
+        from jade.eval import Evaluation
+
+
+        class OldEvaluation(Evaluation):
+            def initialize(self, evaluate_on, batch_size=256):
+                self.data_loader = DataLoader(self.datasets[evaluate_on], batch_size=batch_size)
+                if not hasattr(self.trainer, 'compute_loss'):
+                    raise Exception('The trainer must have a function compute_loss')
+
+            def evaluate(self):
+                self.trainer.eval()
+                with torch.no_grad():
+                    losses = [self.trainer.compute_loss(d['x'], d['y']) for d in self.data_loader]
+                return {
+                    'type': 'scalar',
+                    'value': sum(losses) / len(losses),
+                    'iteration': self.trainer.iterations
+                }
+        """,
+    )
+    finished = train(
+        model={"class": "OldTrainer", "params": {"lr": 0.01, "batch_size": 4}},
+        eval={"Old": {"class": "OldEvaluation", "params": {"evaluate_on": "test"}}},
+        epochs=50,
+    )
+    assert finished.reason == "end_training was called"
+    assert finished.trainer.iterations == 5
+    assert [row["iteration"] for row in finished.history() if "Old" in row] == [0, 3, 5]
+
+
 def test_dataset_that_nobody_asks_for_is_never_built_k6(train, project):
     project.write(
         "data.yml", "train: {class: Points}\ntest: {class: Points}\nmore: {class: Broken}\n"
