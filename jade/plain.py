@@ -55,6 +55,6 @@ def _complaint(value: Any) -> str:
         return f"write the name of the class: '{value.__module__}.{value.__qualname__}'."
     kind = type(value).__name__
     return (
-        f"a {kind} cannot be written down with the run; "
+        f"an object of class {kind} cannot be written down with the run; "
         f"describe it: {{'class': '{kind}', 'params': {{...}}}}."
     )

@@ -554,20 +554,15 @@ def test_process_ends_with_the_code_and_message(project):  # C18
     assert "Traceback" not in result.stderr
 
 
-@pytest.fixture
-def closed_pipe(capfd, monkeypatch):
-    """A standard output that nobody reads."""
+def test_output_that_nobody_reads_is_no_error(capsys, monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
-    with os.fdopen(writer, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        yield
+    with os.fdopen(writer, "w") as pipe, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", pipe)
+        code = main(["--help"])
 
-
-def test_output_that_nobody_reads_is_no_error(closed_pipe, capfd):
-    assert main(["--help"]) == 1
-
-    assert capfd.readouterr().err == ""
+    assert code == 1
+    assert capsys.readouterr() == ("", "")
 
 
 def test_broken_pipe_of_user_code_is_an_error(project, jade):

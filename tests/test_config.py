@@ -106,8 +106,16 @@ def test_sections_of_python_code_are_copied_and_have_an_origin(project):  # C14
     configuration.values["model"]["params"]["opt"]["a"] = 2
 
     assert model == unchanged
+    assert configuration.values["model"]["params"]["layers"] == [1, 2]
     assert str(configuration.origin(("model", "params", "opt", "a"))) == "argument model="
     assert configuration.where(("model", "params")) == "model.params (argument model=)"
+
+
+def test_object_in_a_section_of_python_code_is_refused(project):
+    with pytest.raises(
+        ConfigError, match=r"model\.params\.loss: an object of class object cannot be written down"
+    ):
+        load_with(sections={"model": {"class": "A", "params": {"loss": object()}}})
 
 
 def test_section_of_python_code_that_is_no_mapping_is_refused(project):

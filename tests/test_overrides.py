@@ -21,7 +21,7 @@ from jade.overrides import (
 )
 
 HERE = Origin("here")
-PROPERTY = settings(deadline=None, database=None, max_examples=100)
+PROPERTY = settings(deadline=None, database=None, max_examples=50)
 SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())
 KEYS = st.text() | st.integers() | st.sampled_from(["a.b", "a/b", "[0]", "\\", "", "."])
 NESTED = st.recursive(

@@ -37,5 +37,8 @@ def test_required_plain_value_names_every_object_in_it():
         require_plain({"params": {"loss": torch.nn.MSELoss(), "opt": torch.optim.SGD}}, ("model",))
 
     message = str(caught.value)
-    assert "model.params.loss: a MSELoss cannot be written down with the run" in message
+    assert (
+        "model.params.loss: an object of class MSELoss cannot be written down with the run"
+        in message
+    )
     assert "model.params.opt: write the name of the class: 'torch.optim.sgd.SGD'" in message

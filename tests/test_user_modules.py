@@ -156,6 +156,15 @@ def test_package_that_the_user_imported_is_kept(write, tmp_path, monkeypatch):
     assert module.Net is mods5.net.Net
 
 
+def test_files_of_the_project_go_before_others_on_the_path(write, tmp_path, monkeypatch):
+    write("elsewhere/mods11/helper.py", "NAME = 'elsewhere'\n")
+    write("project/mods11/helper.py", "NAME = 'project'\n")
+    path = write("project/mods11/net.py", "from mods11.helper import NAME\n")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+
+    assert load_file(path, [tmp_path / "project" / "mods11"]).NAME == "project"
+
+
 def test_two_roots_are_importable_together(write, tmp_path):
     one = write("a/mods6/one.py", "import mods7.two\n")
     write("b/mods7/two.py", "SIZE = 3\n")
