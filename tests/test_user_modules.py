@@ -99,11 +99,16 @@ def test_package_file_is_imported_as_its_package(write, tmp_path):
     assert load_file(path, [tmp_path / "mods2"]).__name__ == "mods2.nets"
 
 
-def test_edited_file_is_imported_anew(write, tmp_path):  # K4
+def test_edited_file_is_imported_anew(write, tmp_path, monkeypatch):  # K4
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = write("mods3/net.py", "SIZE = 3\n")
+    second = 1_700_000_000 * 10**9
+    os.utime(path, ns=(second, second))
     assert load_file(path, [tmp_path / "mods3"]).SIZE == 3
 
+    # To Python, whose cache knows the second and the size, it is still the same file.
     path.write_text("SIZE = 4\n")
+    os.utime(path, ns=(second, second + 1000))
 
     assert load_file(path, [tmp_path / "mods3"]).SIZE == 4
 
