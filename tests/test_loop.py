@@ -889,6 +889,8 @@ def test_values_of_an_evaluation_do_not_depend_on_the_others_k9(tmp_path):
         row["B"] for row in together.rows if "B" in row
     ]
     assert len({row["B"] for row in alone.rows if "B" in row}) == 4
+    # Nor do they draw the same numbers.
+    assert all(len({row["A"], row["B"], row["C"]}) == 3 for row in together.rows if "A" in row)
 
 
 def test_modes_are_put_back_when_an_evaluation_fails(tmp_path):

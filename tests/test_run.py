@@ -25,6 +25,14 @@ from jade.run_dir import RunDir
 ARCHITECTURES = "modules/architectures/small.py"
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Tests may be run in the background, where this signal is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def train(project):
     """Run the miniature project from Python."""

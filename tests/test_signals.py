@@ -13,7 +13,15 @@ def handlers():
 
 
 @pytest.fixture(autouse=True)
-def undisturbed():
+def interruptible():
+    """Tests may be run in the background, where this signal is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(interruptible):
     before = handlers()
     yield
     assert handlers() == before
