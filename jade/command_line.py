@@ -123,11 +123,6 @@ def _read_flag(token: str, tokens: list[str]) -> Override:
         raise ConfigError(f"{token!r} is no argument: a key must follow the dashes.")
     if equals:
         return parse_override(f"{key}={value}", Origin(f"argument --{key}"))
-    if "." not in key:
-        # An unknown flag: the resolver says so, with what was probably meant.
-        if tokens and not tokens[0].startswith("--"):
-            tokens.pop(0)
-        return Override(key, value=True, origin=Origin(f"argument --{key}"))
     if not tokens or tokens[0].startswith("--"):
         # So a sweep passes switches that are on: ${args_no_boolean_flags}.
         return Override(key, value=True, origin=Origin(f"argument --{key} without a value"))

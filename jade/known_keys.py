@@ -73,7 +73,7 @@ class KnownKeys:
     def _not_in_a_section(self, override: Override, path: KeyPath) -> str:
         fitting = [p for p in self._paths if _is_short_form(path, p)]
         first = str(path[0])
-        is_flag = str(override.origin) == f"argument --{override.key}"
+        is_flag = str(override.origin).startswith(f"argument --{override.key}")
         if fitting:
             choice = "" if len(fitting) == 1 else "one of "
             listed = _listed(fitting, "--" if is_flag else "")

@@ -97,6 +97,22 @@ def test_every_form_of_sweep_arguments_is_understood(tokens):
     assert values(*tokens) == {"model.params.beta": 1e-05}
 
 
+@pytest.mark.parametrize("form", ["args", "args_no_equals", "args_no_hyphens", "args_json"])
+def test_arguments_as_the_agent_of_wandb_writes_them_are_understood(form):  # W3
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
+
+    swept = {
+        "model.params.beta": 1e-05,
+        "model.params.z_dim": 32,
+        "model": {"params": {"layers": [1, 2], "name": None, "x": {"y": "a b"}}},
+        "data.train.params.split": "train+valid",
+        "eval.E.params.resample": True,
+    }
+    command = {"args": {key: {"value": value} for key, value in swept.items()}}
+
+    assert values(*create_sweep_command_args(command)[form]) == swept
+
+
 def test_json_file_of_a_sweep_is_read(tmp_path):
     path = tmp_path / "config-1.json"
     path.write_text('{"model.params.beta": 0.5, "seed": 3}')
@@ -158,5 +174,5 @@ def test_json_that_is_no_object_is_refused(tmp_path):
 
 
 def test_unknown_flag_is_passed_on_to_be_refused():  # L7
-    assert values("--epoch", "3", "--seed=1") == {"seed": 1, "epoch": True}
+    assert values("--epoch", "3", "--seed=1") == {"seed": 1, "epoch": 3}
     assert values("--verbose") == {"verbose": True}

@@ -114,6 +114,7 @@ def test_unknown_key_suggests_what_was_meant(known, key, text):  # C6, C10
 )
 def test_unknown_flag_is_called_a_flag(known, flag, text):  # L7
     assert text in message(known(), flag, f"argument --{flag}")
+    assert text in message(known(), flag, f"argument --{flag} without a value")
 
 
 def test_class_with_open_parameters_takes_any_key(known):
