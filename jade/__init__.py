@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jade.api import train
     from jade.errors import (
         CheckpointError,
         ComponentError,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from jade.finished_run import FinishedRun
     from jade.loggers.base import Logger
     from jade.media import Media
-    from jade.run import train
     from jade.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -33,7 +33,7 @@ _HOMES = {
     "Media": "jade.media",
     "Logger": "jade.loggers.base",
     "FinishedRun": "jade.finished_run",
-    "train": "jade.run",
+    "train": "jade.api",
     "JadeError": "jade.errors",
     "ConfigError": "jade.errors",
     "VariableError": "jade.errors",

@@ -7,17 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from jade.alarm import Alarm
 from jade.batch import move
-from jade.components import size_of
 from jade.errors import NonFiniteLossError, TrainingError, suggest
 from jade.evaluator import Evaluator
 from jade.journal import Journal
 from jade.keeper import Keeper
 from jade.loggers.base import Logger
 from jade.plan import Plan
+from jade.position import Position
 from jade.progress import TRAINING, Snapshot
 from jade.run_dir import RunDir
 from jade.schedule import Clock
@@ -63,8 +61,7 @@ class TrainingLoop:
         self._clock = trainer._clock
         self._losses = trainer._losses
         self._started = time.monotonic()
-        self._iterations_per_epoch: int | None = None
-        self._epoch_start: dict[str, Any] = {}
+        self._position = Position(trainer._clock)
         self._reason: str | None = None
         self._is_limit_reached = False
         self._alarm = Alarm(self.wake)
@@ -130,9 +127,9 @@ class TrainingLoop:
         device = self._trainer.get_device()
         is_on_cpu = device.type == "cpu"
         iteration = clock.iterations
-        self._start_epoch(loader)
+        self._position.start_epoch(loader)
         # What is due at the last step of an epoch is done after it, when the epoch is counted.
-        last = iteration + (self._iterations_per_epoch or 0)
+        last = iteration + (self._position.iterations_per_epoch or 0)
         for data in loader:
             train_step(data if is_on_cpu else move(data, device, non_blocking=True))
             iteration += 1
@@ -143,22 +140,12 @@ class TrainingLoop:
                 self._do_what_is_due()
                 if self._reason is not None:
                     return
-        if iteration == self._epoch_start["iteration"]:
+        if self._position.num_batches == 0:
             raise TrainingError("The train_loader gave no batch in this epoch.")
         clock.epochs += 1
-        self._epoch_start = {}
+        self._position.end_epoch()
         self._trainer.on_epoch_end()
         self._do_what_is_due()
-
-    def _start_epoch(self, loader: Any) -> None:
-        """Note what finding one's way back into this epoch would need."""
-        self._iterations_per_epoch = size_of(loader)
-        generator = getattr(loader, "generator", None)
-        self._epoch_start = {
-            "iteration": self._clock.iterations,
-            "rng": rng_state(),
-            "generator": generator.get_state() if isinstance(generator, torch.Generator) else None,
-        }
 
     def _overridden_hook(self) -> Callable[[], None] | None:
         """Return on_iteration_end only if the user wrote one: an empty call costs time, too."""
@@ -283,10 +270,8 @@ class TrainingLoop:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that continuing from this step needs."""
-        clock, start, loader = self._clock, self._epoch_start, self._trainer.train_loader
         self._read_time()
-        own_state = getattr(loader, "state_dict", None)
-        best = self._rules.best
+        clock, best = self._clock, self._rules.best
         return {
             "trainer": self._trainer.full_state(),
             "clock": {
@@ -295,12 +280,7 @@ class TrainingLoop:
                 "seconds": clock.seconds,
             },
             "schedules": self._timetable.state_dict(),
-            "loader": {
-                "batches": clock.iterations - start.get("iteration", clock.iterations),
-                "rng_at_epoch_start": start.get("rng"),
-                "generator_at_epoch_start": start.get("generator"),
-                "own": own_state() if callable(own_state) else None,
-            },
+            "loader": self._position.state_dict(self._trainer.train_loader),
             "evaluations": {
                 name: evaluation.state_dict()
                 for name, evaluation in self._evaluator.evaluations.items()
@@ -321,7 +301,7 @@ class TrainingLoop:
         return Snapshot(
             iteration=clock.iterations,
             epoch=clock.epochs,
-            fraction=self._timetable.fraction_done(now, self._iterations_per_epoch),
+            fraction=self._timetable.fraction_done(now, self._position.iterations_per_epoch),
             losses=self._losses.peek()
             or {k: v for k, v in dict(self._journal.latest).items() if k not in measured},
             phase=self.phase,

@@ -2,10 +2,9 @@
 
 import contextlib
 import logging
-import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ import torch
 
 from jade import torch_startup
 from jade.assemble import Assembled, assemble, choose_device, count_parameters, make_loggers
-from jade.config import Configuration, Sources, load
-from jade.errors import ConfigError, JadeError, TrainingError, suggest
+from jade.config import Configuration
+from jade.errors import ConfigError, JadeError, TrainingError
 from jade.finished_run import FinishedRun
 from jade.loggers.base import Logger, LoggerGroup, RunInfo
 from jade.loop import Ending, TrainingLoop
-from jade.overrides import Override
 from jade.plan import Plan, make_plan
 from jade.progress import ProgressLine
 from jade.provenance import Provenance
@@ -26,64 +24,12 @@ from jade.record import Record, RunLog
 from jade.resolve import Resolved, resolve
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, check_writable
 from jade.seeding import draw_seed, isolated_rng, seed_everything, set_deterministic
-from jade.settings import FIELDS
 from jade.signals import EXIT_INTERRUPTED, SignalWatch
 from jade.trainer import Trainer
-from jade.yaml_file import Origin
 
-__all__ = ["FinishedRun", "execute", "train"]
+__all__ = ["FinishedRun", "execute"]
 
 logger = logging.getLogger(__name__)
-
-
-def train(  # noqa: PLR0913 - each is a part of the configuration
-    model: Mapping[str, Any] | str | Path | None = None,
-    data: Mapping[str, Any] | str | Path | None = None,
-    eval: Mapping[str, Any] | str | Path | None = None,  # noqa: A002 - the section's name
-    arch_impl: str | Path | None = None,
-    *,
-    overrides: Mapping[str, Any] | None = None,
-    loggers: Sequence[Logger] = (),
-    show_progress: bool = True,
-    **settings: Any,
-) -> FinishedRun:
-    """Train from Python or a notebook, just as ``jade train`` does.
-
-    Args:
-        model: The trainer's description (class, params), or the path of its YAML file.
-        data: Descriptions of datasets by name, or the path of their file.
-        eval: Descriptions of evaluations by name, or the path of their file.
-        arch_impl: The Python file with the architectures.
-        overrides: Dotted keys and values, such as ``{"model.params.beta": 0.1}``.
-        loggers: Further destinations for metrics.
-        show_progress: Whether to draw the progress line.
-        settings: Any setting of ``jade train --help``: ``epochs=3``, ``seed=0``, ...
-
-    Raises:
-        ConfigError: Something does not fit; nothing was started or written.
-    """
-    given = {"model": model, "data": data, "eval": eval}
-    sections = {key: value for key, value in given.items() if isinstance(value, Mapping)}
-    paths = {f"{k}_conf": v for k, v in given.items() if isinstance(v, (str, Path))}
-    unknown = [key for key in settings if key not in FIELDS]
-    if unknown:
-        raise ConfigError(f"train() takes no {unknown[0]!r}.{suggest(unknown[0], FIELDS)}")
-    flat = {**paths, "arch_impl": arch_impl, **settings}
-    arguments = [
-        Override(key, _as_text(value), Origin(f"argument {key}="))
-        for key, value in flat.items()
-        if value is not None
-    ]
-    arguments += [Override(k, v, Origin("overrides=")) for k, v in (overrides or {}).items()]
-    sources = Sources(sections=sections, arguments=arguments, environ=dict(os.environ))
-    return execute(load(sources), loggers=loggers, show_progress=show_progress)
-
-
-def _as_text(value: Any) -> Any:
-    """Paths become text, as configuration files hold them."""
-    if isinstance(value, (list, tuple)):
-        return [_as_text(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def execute(
@@ -209,7 +155,7 @@ class _Run:
             self._loggers.mark_preempting()
         summary = _summarize(assembled, ending, {"status": status, "reason": reason})
         logger.info("%s: %s", status, reason)
-        self._opened.write_summary(summary)
+        self._put_on_record("summary", lambda record: record.write_summary(summary))
         self._loggers.summarize(summary)
         self._close(status, reason, exit_code)
         return FinishedRun(
@@ -254,11 +200,16 @@ class _Run:
         """Finish the loggers, then write the status: what it says has happened."""
         self._loggers.finish(exit_code)
         counters = _counters(self._trainer) if self._trainer is not None else {}
+        details = {"reason": reason, "exit_code": exit_code, **counters}
+        self._put_on_record("status", lambda record: record.write_status(status, **details))
+
+    def _put_on_record(self, what: str, write: Callable[[Record], None]) -> None:
+        """Write something; at the end of a run a full disk changes nothing any more."""
         try:
             if self._record is not None:
-                self._record.write_status(status, reason=reason, exit_code=exit_code, **counters)
+                write(self._record)
         except OSError as error:
-            logger.error("The status of the run is not on record: %s", error)
+            logger.error("The %s of the run is not on record: %s", what, error)
 
     @property
     def _opened(self) -> Record:

@@ -269,7 +269,6 @@ def surroundings():
         "levels": [root.level, library.level],
         "signals": [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)],
         "environment": dict(os.environ),
-        "threads": [thread.name for thread in threading.enumerate()],
         "files": sorted(str(p.readlink()) for p in Path("/proc/self/fd").iterdir() if p.exists()),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "grad": torch.is_grad_enabled(),
@@ -281,7 +280,7 @@ def surroundings():
 @pytest.mark.parametrize("outcome", ["finished", "failed", "refused"])
 def test_run_leaves_the_process_as_it_was_c14(train, project, outcome):
     train(epochs=1)
-    before = surroundings()
+    before, threads = surroundings(), set(threading.enumerate())
     if outcome == "finished":
         train()
     elif outcome == "failed":
@@ -293,6 +292,10 @@ def test_run_leaves_the_process_as_it_was_c14(train, project, outcome):
         with pytest.raises(ComponentError, match=r"must set self.train_loader"):
             train()
     assert surroundings() == before
+    for thread in set(threading.enumerate()) - threads:
+        # It was told to end, and may need a moment for it.
+        thread.join(5)
+        assert not thread.is_alive(), thread.name
 
 
 def test_runs_in_one_process_share_no_state_c14(train):
@@ -552,6 +555,30 @@ def test_trainer_and_evaluation_as_the_first_design_wrote_them_train_k1(train, p
     assert finished.reason == "end_training was called"
     assert finished.trainer.iterations == 5
     assert [row["iteration"] for row in finished.history() if "Old" in row] == [0, 3, 5]
+
+
+def test_evaluation_that_draws_when_it_is_built_does_not_change_training_k9(train, project):
+    project.write(
+        "modules/eval/drawing.py",
+        """
+        import torch
+
+        from jade.eval import Evaluation
+
+
+        class Drawing(Evaluation):
+            def initialize(self):
+                self.value = float(torch.rand(1))
+
+            def evaluate(self):
+                return self.value
+        """,
+    )
+    drawing = {"class": "Drawing"}
+    runs = [train(eval=names) for names in (None, {"A": drawing}, {"B": drawing, "A": drawing})]
+    losses = [[row["loss"] for row in run.history() if "loss" in row] for run in runs]
+    assert losses[0] == losses[1] == losses[2]
+    assert runs[1].metrics["A"] == runs[2].metrics["A"] != runs[2].metrics["B"]
 
 
 def test_dataset_that_nobody_asks_for_is_never_built_k6(train, project):
@@ -889,6 +916,7 @@ def test_attribute_that_becomes_unstorable_is_an_error_that_names_it(train, proj
     )
     with pytest.raises(jade.CheckpointError, match=r"LineTrainer\.memory is a object, which"):
         train(checkpoint_every="1 iteration")
+    assert only_run().read_status()["iterations"] == 1
 
 
 def test_evaluation_that_cannot_be_written_is_told_and_training_goes_on(train, project, caplog):
