@@ -13,6 +13,7 @@ demo: $(READY)
 	  --eval_conf configurations/eval/VAE_simple.yml \
 	  --arch_impl modules/architectures/simple_digits.py \
 	  --epochs 30 --seed 0 --wandb disabled
+	@echo "To go on: source $(BIN)/activate"
 
 test: lint unit
 
@@ -37,7 +38,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (once, a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@{ $(BIN)/python -m pip install --upgrade pip && \
-	   $(BIN)/python -m pip install -c constraints.txt -e '.[dev]'; } > $(VENV)/install.log 2>&1 || \
+	   $(BIN)/python -m pip install -c constraints.txt --config-settings editable_mode=compat \
+	     -e '.[dev]'; } > $(VENV)/install.log 2>&1 || \
 	  { cat $(VENV)/install.log; exit 1; }
 	@touch $(READY)
 

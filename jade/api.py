@@ -12,6 +12,7 @@ from jade.loggers.base import Logger
 from jade.origin import Origin
 from jade.overrides import Override
 from jade.run import execute
+from jade.run_dir import INTERRUPTED
 from jade.settings import FIELDS
 
 
@@ -40,6 +41,7 @@ def train(  # noqa: PLR0913 - each is a part of the configuration
 
     Raises:
         ConfigError: Something does not fit; nothing was started or written.
+        KeyboardInterrupt: The run was interrupted; its last checkpoint is written.
     """
     given = {"model": model, "data": data, "eval": eval}
     sections = {key: value for key, value in given.items() if isinstance(value, Mapping)}
@@ -55,7 +57,11 @@ def train(  # noqa: PLR0913 - each is a part of the configuration
     ]
     arguments += [Override(k, v, Origin("overrides=")) for k, v in (overrides or {}).items()]
     sources = Sources(sections=sections, arguments=arguments, environ=dict(os.environ))
-    return execute(load(sources), loggers=loggers, show_progress=show_progress)
+    finished = execute(load(sources), loggers=loggers, show_progress=show_progress)
+    if finished.status == INTERRUPTED:
+        # Whoever pressed Ctrl-C does not want what comes after this call either.
+        raise KeyboardInterrupt(f"{finished.reason}; its state is in {finished.directory}")
+    return finished
 
 
 def _as_text(value: Any) -> Any:

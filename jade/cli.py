@@ -5,7 +5,7 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jade import __version__
@@ -39,7 +39,7 @@ Who wins: defaults < default_configs < files < DEVICE, EXPERIMENTS_ROOT < argume
 Values may hold $NAME, ${NAME} or ${NAME:-default}; a file .env supplies names, too.
 
 Exit codes: 0 finished, 1 failed, 2 wrong configuration (nothing was started),
-            75 stopped by a signal and resumable, 130 interrupted.
+            75 stopped by a signal, 130 interrupted; the last checkpoint is written.
 """
 SOURCE_COLUMN = 48
 
@@ -130,10 +130,11 @@ def _run_command(name: str, tokens: list[str], program: str) -> int:
         # The help was printed.
         return 0
     from jade.config import Sources, load
+    from jade.envvars import exported
 
     overrides = collect_overrides(namespace, rest)
     configuration = load(Sources(arguments=overrides, environ=dict(os.environ)))
-    with _exported(configuration.environ):
+    with exported(configuration.environ):
         return function(configuration, namespace)
 
 
@@ -147,18 +148,6 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expanded", action="store_true", help="show values with variables expanded"
     )
-
-
-@contextlib.contextmanager
-def _exported(environ: Mapping[str, str]) -> Iterator[None]:
-    """Show what a file .env says to libraries and worker processes, which look nowhere else."""
-    added = {name: value for name, value in environ.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 @contextlib.contextmanager
@@ -201,9 +190,14 @@ def _print_result(finished: "FinishedRun") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("metric", "value", title="Final evaluations")
+    title = "Final evaluations" if finished.exit_code == 0 else "Latest evaluations"
+    table = Table("metric", "value", title=title)
     for name, value in finished.evaluations.items():
         table.add_row(name, f"{value:.6g}")
+    if finished.best and finished.best["value"] is not None:
+        best = finished.best
+        table.add_section()
+        table.add_row(f"best {best['metric']}", f"{best['value']:.6g} (it {best['iteration']})")
     # A pipe has no width: nothing in it should be cut.
     console = Console(width=None if sys.stdout.isatty() else 120)
     if finished.evaluations:
@@ -219,11 +213,9 @@ def _print_result(finished: "FinishedRun") -> None:
 
 def _check(configuration: "Configuration", _: argparse.Namespace) -> int:
     from jade.check import find_problems
-    from jade.errors import raise_all
     from jade.resolve import resolve
 
-    resolved = resolve(configuration)
-    raise_all(find_problems(resolved))
+    resolved = resolve(configuration, look_further=find_problems)
     for text in (*configuration.warnings, *configuration.notices):
         print(f"note: {text}")
     print(f"model: {resolved.model.target.__name__}")

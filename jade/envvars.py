@@ -1,7 +1,9 @@
 """Expand ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` in values, ``$$`` being a dollar sign."""
 
+import contextlib
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,3 +82,15 @@ def read_environment(environ: Mapping[str, str], env_file: str | None) -> dict[s
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--env_file {path} cannot be read: {error}.") from error
     return {**{key: value for key, value in from_file.items() if value is not None}, **environ}
+
+
+@contextlib.contextmanager
+def exported(environ: Mapping[str, str]) -> Iterator[None]:
+    """Show what a file .env says to libraries and worker processes, which look nowhere else."""
+    added = {name: value for name, value in environ.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

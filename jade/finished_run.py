@@ -46,6 +46,7 @@ class FinishedRun:
 
     def pictures(self) -> list[Path]:
         """List the newest picture of each evaluation."""
-        folders = sorted(RunDir(self.directory).evaluations.iterdir())
-        found = (sorted(folder.glob("*.png")) for folder in folders)
-        return [pictures[-1] for pictures in found if pictures]
+        newest: dict[Path, Path] = {}
+        for picture in sorted(RunDir(self.directory).evaluations.rglob("*.png")):
+            newest[picture.parent] = picture
+        return list(newest.values())

@@ -133,9 +133,14 @@ class KnownKeys:
             self._open.add(path)
         parameters = named_parameters(signature)
         for name, parameter in parameters.items():
-            if name not in params and parameter.default in (None, {}):
+            default = parameter.default
+            if name not in params and (default is None or _is_empty_dict(default)):
                 self._open.add((*path, name))
         return dict.fromkeys(parameters)
+
+
+def _is_empty_dict(value: Any) -> bool:
+    return isinstance(value, dict) and not value
 
 
 def _is_short_form(short: KeyPath, full: KeyPath) -> bool:

@@ -63,6 +63,7 @@ class TrainingLoop:
         self._started = time.monotonic()
         self._position = Position(trainer._clock)
         self._reason: str | None = None
+        self._has_logged_losses = False
         self._is_limit_reached = False
         self._alarm = Alarm(self.wake)
         self._journal = Journal(loggers, plan.evaluations, shields_rng=shields_rng)
@@ -114,9 +115,14 @@ class TrainingLoop:
     def _warn_of_unknown_metrics(self) -> None:
         """Say early what would be an error at the end."""
         for setting, metric in self._rules.metrics().items():
-            is_measured = metric.partition("/")[0] in self._evaluator.evaluated_at
-            if is_measured and metric not in self._journal.latest:
+            name = metric.partition("/")[0]
+            is_awaited = name in self._evaluator.evaluated_at or (
+                self._has_logged_losses and name not in self._evaluator.evaluations
+            )
+            if is_awaited and metric not in self._journal.latest:
                 known = suggest(metric, self._journal.latest)
+                if any(key.partition("/")[0] == name for key in self._journal.latest):
+                    raise TrainingError(f"{setting}: {name!r} does not log {metric!r}.{known}")
                 logger.warning("%s: %r was not logged so far.%s", setting, metric, known)
 
     def _train_epoch(self) -> None:
@@ -135,7 +141,7 @@ class TrainingLoop:
             iteration += 1
             clock.iterations = iteration
             if hook is not None:
-                hook()
+                self._call(hook)
             if iteration >= self.next_due and iteration != last:
                 self._do_what_is_due()
                 if self._reason is not None:
@@ -144,8 +150,13 @@ class TrainingLoop:
             raise TrainingError("The train_loader gave no batch in this epoch.")
         clock.epochs += 1
         self._position.end_epoch()
-        self._trainer.on_epoch_end()
+        with self._keeping_state():
+            self._trainer.on_epoch_end()
         self._do_what_is_due()
+
+    def _call(self, hook: Callable[[], None]) -> None:
+        with self._keeping_state():
+            hook()
 
     def _overridden_hook(self) -> Callable[[], None] | None:
         """Return on_iteration_end only if the user wrote one: an empty call costs time, too."""
@@ -236,6 +247,9 @@ class TrainingLoop:
             self._read_time()
             self._timetable.evaluations[name].advance(self._clock)
         metrics = self._journal.log(losses, measured, self._clock)
+        if losses and not self._has_logged_losses:
+            self._has_logged_losses = True
+            self._warn_of_unknown_metrics()
         best = self._rules.best
         if best is not None and best.update(metrics, self._clock.iterations):
             with self._busy("writing checkpoint"):

@@ -44,4 +44,7 @@ def make_plan(
         if name in evaluations:
             raise ComponentError(f"eval.{name}: the loop itself logs {name!r}; use another name.")
     timetable.check(trainer._clock)
+    for unit in timetable.custom_units():
+        # What decides how long training goes on has to go on with it.
+        trainer.add_attribute_to_store(unit)
     return Plan(trainer, evaluations, settings, timetable, StopRules(settings), seed)

@@ -17,7 +17,7 @@ class Position:
         self._clock = clock
         self._started_at = clock.iterations
         self._rng: dict[str, Any] | None = None
-        self._generator: torch.Tensor | None = None
+        self._generators: dict[str, torch.Tensor] | None = None
 
     @property
     def num_batches(self) -> int:
@@ -26,16 +26,15 @@ class Position:
 
     def start_epoch(self, loader: Any) -> None:
         """Note the state of every generator that decides the order of the batches."""
-        generator = getattr(loader, "generator", None)
         self.iterations_per_epoch = size_of(loader)
         self._started_at = self._clock.iterations
         self._rng = rng_state()
-        self._generator = generator.get_state() if isinstance(generator, torch.Generator) else None
+        self._generators = _generator_states(loader)
 
     def end_epoch(self) -> None:
         """Be between two epochs: the next one starts from wherever the generators are then."""
         self._started_at = self._clock.iterations
-        self._rng = self._generator = None
+        self._rng = self._generators = None
 
     def state_dict(self, loader: Any) -> dict[str, Any]:
         """Return what going on within this epoch needs; a loader may know better itself."""
@@ -43,6 +42,20 @@ class Position:
         return {
             "batches": self.num_batches,
             "rng_at_epoch_start": self._rng,
-            "generator_at_epoch_start": self._generator,
+            "generators_at_epoch_start": self._generators,
+            "generators": _generator_states(loader),
             "own": own_state() if callable(own_state) else None,
         }
+
+
+def _generator_states(loader: Any) -> dict[str, torch.Tensor]:
+    """Return the states of the generators that a loader and its samplers have of their own."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    owners = {
+        "loader": loader,
+        "sampler": getattr(loader, "sampler", None),
+        "batch_sampler": batch_sampler,
+        "batch_sampler.sampler": getattr(batch_sampler, "sampler", None),
+    }
+    found = {name: getattr(owner, "generator", None) for name, owner in owners.items()}
+    return {n: g.get_state() for n, g in found.items() if isinstance(g, torch.Generator)}

@@ -14,8 +14,8 @@ class Problems:
         self._texts: list[str] = []
         self._missing: dict[str, list[str]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._texts or self._missing)
+    def __len__(self) -> int:
+        return len(self._texts) + len(self._missing)
 
     def add(self, text: str) -> None:
         """Add a problem that names its place itself."""

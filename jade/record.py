@@ -3,6 +3,7 @@
 import json
 import logging
 import logging.handlers
+import math
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ import torch
 
 from jade import provenance, yaml_file
 from jade.errors import JadeError
+from jade.progress import ConsoleHandler
 from jade.provenance import Provenance
 from jade.resolve import Resolved
 from jade.run_dir import RUNNING, RunDir, write_whole
@@ -33,9 +35,14 @@ class RunLog:
         self._file: logging.FileHandler | None = None
         self._jade = logging.getLogger("jade")
         self._previous = logging.NOTSET
+        self._console: logging.Handler | None = None
 
     def __enter__(self) -> "RunLog":
         self._previous = self._jade.level
+        if not self._jade.hasHandlers():
+            # Python shows warnings where nobody set up logging, until somebody adds a handler.
+            self._console = ConsoleHandler(level=logging.WARNING)
+            self._jade.addHandler(self._console)
         self._jade.setLevel(min(self._level, logging.INFO))
         self._buffer.setLevel(self._level)
         logging.getLogger().addHandler(self._buffer)
@@ -72,6 +79,8 @@ class RunLog:
         if self._file is not None:
             root.removeHandler(self._file)
             self._file.close()
+        if self._console is not None:
+            self._jade.removeHandler(self._console)
         self._jade.setLevel(self._previous)
 
 
@@ -107,12 +116,18 @@ class Record:
 
     def write_summary(self, values: Mapping[str, Any]) -> None:
         """Record what is to be said of the run as a whole."""
-        text = json.dumps(values, indent=1) + "\n"
+        finite = {key: _to_json(value) for key, value in values.items()}
+        text = json.dumps(finite, indent=1, allow_nan=False) + "\n"
         write_whole(self.directory.summary, text.encode())
 
     def remove(self) -> None:
         """Remove the directory again: the run could not even begin."""
         shutil.rmtree(self.directory.root)
+
+
+def _to_json(value: Any) -> Any:
+    """Write NaN and infinity as text: JSON has no numbers for them."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _imported_below(roots: Sequence[Path]) -> set[Path]:

@@ -1,7 +1,8 @@
 """Bind a configuration to the signatures of its classes: names, defaults, types, variables."""
 
 import copy
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,17 @@ class Resolved:
         return self.configuration.origins.get(path) or DEFAULT
 
 
-def resolve(configuration: Configuration) -> Resolved:
-    """Check everything; all problems are in the one ConfigError that is raised."""
-    return _Resolver(configuration).resolve()
+def resolve(
+    configuration: Configuration,
+    look_further: Callable[[Resolved], Iterable[str]] = lambda _: (),
+) -> Resolved:
+    """Check everything; all problems are in the one ConfigError that is raised.
+
+    Args:
+        configuration: What was collected from files, environment, arguments and sweep.
+        look_further: Finds problems in what could be resolved, to be raised with the others.
+    """
+    return _Resolver(configuration).resolve(look_further)
 
 
 class _Resolver:
@@ -73,12 +82,13 @@ class _Resolver:
         self._problems = Problems(self._conf)
         self._fitter = Fitter(self._conf, self._problems)
 
-    def resolve(self) -> Resolved:
+    def resolve(self, look_further: Callable[[Resolved], Iterable[str]]) -> Resolved:
         # The classes are needed to understand the other overrides.
         for override in self._conf.overrides:
             if _is_early(override.path):
                 self._apply(override.path, override)
-        index = ClassIndex(self._module_folders())
+        folders = self._module_folders()
+        index = ClassIndex(folders)
         self._apply_late_overrides(KnownKeys(self._values, index))
         settings = self._check_settings()
         self._check_sections()
@@ -87,11 +97,11 @@ class _Resolver:
         families = {name: self._check_family(name, checker) for name in SECTIONS[1:]}
         evaluate_every = self._collect_evaluate_every()
         self._check_metric_name()
-        self._problems.raise_all()
+        self._keep_folders(folders)
         if settings is None or model is None:
+            self._problems.raise_all()
             raise AssertionError("a problem was not reported")
-        index.warn_of_broken()
-        return Resolved(
+        resolved = Resolved(
             values=self._values,
             expanded=freeze(self._expanded),
             settings=settings,
@@ -103,6 +113,11 @@ class _Resolver:
             evaluate_every=evaluate_every,
             loggers=families["loggers"],
         )
+        for text in look_further(resolved):
+            self._problems.add(text)
+        self._problems.raise_all()
+        index.warn_of_broken()
+        return resolved
 
     # Overrides
 
@@ -137,9 +152,17 @@ class _Resolver:
             return [Path(name) for name in given]
         return default_roots([self._values.get(key) for key in ("model_conf", "arch_impl")])
 
+    def _keep_folders(self, folders: list[Path]) -> None:
+        """Write down where classes were found, if it was not simply in ``modules``."""
+        if not self._values["modules"] and folders not in ([], [Path.cwd() / "modules"]):
+            self._values["modules"] = self._expanded["modules"] = [
+                os.path.relpath(path) for path in folders
+            ]
+
     def _check_settings(self) -> Settings | None:
         """Fit the settings, and put them first, each with its default where nothing was said."""
         given = dict(self._values)
+        num_problems = len(self._problems)
         self._values.clear()
         fitted: dict[str, Any] = {}
         for key, setting in FIELDS.items():
@@ -153,7 +176,7 @@ class _Resolver:
         self._values.update(given)
         for key in [key for key in given if key not in SECTIONS]:
             self._problems.add_at((key,), f"unknown key.{_key_hint(str(key), given[key])}")
-        if self._problems:
+        if len(self._problems) > num_problems:
             return None
         settings = run_settings.from_values(fitted)
         for key, text in _setting_problems(settings):

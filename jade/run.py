@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,9 @@ import torch
 
 from jade import torch_startup
 from jade.assemble import Assembled, assemble, choose_device, count_parameters, make_loggers
+from jade.check import find_problems
 from jade.config import Configuration
+from jade.envvars import exported
 from jade.errors import ConfigError, JadeError, TrainingError
 from jade.finished_run import FinishedRun
 from jade.loggers.base import Logger, LoggerGroup, RunInfo
@@ -23,7 +26,13 @@ from jade.provenance import Provenance
 from jade.record import Record, RunLog
 from jade.resolve import Resolved, resolve
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, check_writable
-from jade.seeding import draw_seed, isolated_rng, seed_everything, set_deterministic
+from jade.seeding import (
+    CUBLAS_VARIABLE,
+    draw_seed,
+    isolated_rng,
+    seed_everything,
+    set_deterministic,
+)
 from jade.signals import EXIT_INTERRUPTED, SignalWatch
 from jade.trainer import Trainer
 
@@ -41,7 +50,18 @@ def execute(
 ) -> FinishedRun:
     """Run a configuration to its end; whatever happens is on record before it is raised."""
     torch_startup.defer_dynamo()
-    resolved = resolve(configuration)
+    with exported(configuration.environ):
+        resolved = resolve(configuration, look_further=find_problems)
+        return _execute(resolved, command, loggers, show_progress=show_progress)
+
+
+def _execute(
+    resolved: Resolved,
+    command: Sequence[str] | None,
+    loggers: Sequence[Logger],
+    *,
+    show_progress: bool,
+) -> FinishedRun:
     settings = resolved.settings
     with (
         RunLog(settings.log_level) as log,
@@ -49,7 +69,7 @@ def execute(
         _determinism(enabled=settings.deterministic),
         SignalWatch() as watch,
     ):
-        _report(configuration)
+        _report(resolved.configuration)
         device = choose_device(settings.device)
         destinations = LoggerGroup([*make_loggers(resolved), *loggers])
         check_writable(root)
@@ -275,8 +295,17 @@ def _determinism(*, enabled: bool) -> Iterator[None]:
     if not enabled or torch.are_deterministic_algorithms_enabled():
         yield
         return
+    cudnn, variables = torch.backends.cudnn, ("TORCHINDUCTOR_DETERMINISTIC", CUBLAS_VARIABLE)
+    flags, environ = (
+        (cudnn.deterministic, cudnn.benchmark),
+        {v: os.environ.get(v) for v in variables},
+    )
     set_deterministic(enabled=True)
     try:
         yield
     finally:
         set_deterministic(enabled=False)
+        cudnn.deterministic, cudnn.benchmark = flags
+        for name, value in environ.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 from jade.errors import ConfigError
 
@@ -137,8 +138,10 @@ class RunDir:
 
     def evaluation(self, name: str, iteration: int) -> Path:
         """Return the path, without an ending, for what an evaluation shows at an iteration."""
-        safe = "".join(char if char.isalnum() or char in "-_." else "_" for char in name)
-        return self.evaluations / safe / f"{iteration:08d}"
+        # Reversible, so that no two names share a folder; a slash makes a folder within one.
+        parts = [quote(part, safe=" @+=,()") or "%" for part in name.split("/")]
+        parts = [part.replace(".", "%2E") if not part.strip(".") else part for part in parts]
+        return self.evaluations.joinpath(*parts) / f"{iteration:08d}"
 
     @classmethod
     def create(cls, experiments_root: Path, run_id: str | None = None) -> "RunDir":

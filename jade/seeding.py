@@ -19,6 +19,7 @@ from jade.errors import ConfigError
 
 _NUMPY_BITS: Final = 32
 _SEED_BITS: Final = 63
+CUBLAS_VARIABLE: Final = "CUBLAS_WORKSPACE_CONFIG"
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def set_deterministic(*, enabled: bool) -> None:
     if enabled:
         torch.backends.cudnn.benchmark = False
         # cuBLAS reads it when it starts, and is deterministic with no other setting.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        os.environ.setdefault(CUBLAS_VARIABLE, ":4096:8")
 
 
 def _check_seed(seed: object) -> None:

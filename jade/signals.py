@@ -56,6 +56,8 @@ class SignalWatch:
 
     def _leave(self) -> None:
         """Leave at once: before training starts there is nothing to finish."""
+        if self.received == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(self.exit_code)
 
     def _restore(self) -> None:

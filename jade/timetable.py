@@ -39,6 +39,10 @@ class Timetable:
         for amount in (*self.limits, *(schedule.every for schedule in self.schedules())):
             clock.read(amount.unit)
 
+    def custom_units(self) -> set[str]:
+        """Name the counters of the trainer that decide something."""
+        return {unit for unit, _ in self._pending() if unit not in (ITERATIONS, EPOCHS, SECONDS)}
+
     def due_evaluations(self, clock: Clock) -> list[str]:
         """Name the evaluations whose time has come."""
         return [name for name, schedule in self.evaluations.items() if schedule.is_due(clock)]

@@ -1,6 +1,7 @@
 import pytest
 
 from jade.check import find_problems
+from jade.cli import main
 from jade.config import Sources, load
 from jade.origin import Origin
 from jade.overrides import Override
@@ -200,3 +201,12 @@ def test_trainer_without_source_is_taken_as_it_is(project):
     project.write("model.yml", "class: LineTrainer\n")
 
     assert problems() == []
+
+
+def test_problems_of_names_and_of_references_come_in_one_message(project, arguments, capsys):
+    project.write("eval.yml", "Error:\n  class: SquaredError\n  params:\n    evaluate_on: tset\n")
+    assert main(["check", *arguments[1:], "--model.params.lrr=1"]) == 2
+    message = capsys.readouterr().err
+    assert "2 problems" in message
+    assert "no 'lrr'" in message
+    assert "there is no dataset 'tset'. Did you mean 'test'?" in message

@@ -72,7 +72,8 @@ BAD_FILES = {
     "missing parameter": ("eval.yml", "E: {class: SquaredError}\n", "needs 'evaluate_on'"),
     "undefined variables": (
         "data.yml",
-        "train:\n  class: Points\n  params:\n    n: $NOT_A\n    seed: ${NOT_B}\n",
+        "train:\n  class: Points\n  params:\n    n: $NOT_A\n    seed: ${NOT_B}\n"
+        "test:\n  class: Points\n",
         "NOT_A for data.train.params.n (data.yml:4).\n    NOT_B for data.train.params.seed (data.yml:5)",
     ),
     "class not found": ("model.yml", "class: LinTrainer\n", "Did you mean 'LineTrainer'?"),
@@ -99,7 +100,7 @@ BAD_FILES = {
     "architecture keyword": (
         "modules/architectures/small.py",
         "class Net:\n    def __init__(self, outs): ...\n",
-        "Net(outs) does not take these parameters",
+        "Net(outs) in modules/architectures/small.py takes no 'n_out'. Did you mean 'outs'?",
     ),
     "unknown dataset": (
         "eval.yml",
@@ -149,7 +150,7 @@ BAD_ARGUMENTS = {
     "epochs in words": (["--epochs=ten"], "expected int or null, not 'ten'"),
     "wrong unit": (["--log_loss_every=5 iteratoins"], "Did you mean 'iterations'?"),
     "wrong metric": (["--best_metric=Eror"], "Did you mean 'Error'?"),
-    "wrong device": (["--device=cdua"], "device: 'cdua' is no device"),
+    "wrong device": (["--device=cdua"], "no such device. Did you mean 'cuda'?"),
     "root is a file": (["--experiments_root=model.yml"], "model.yml is not a directory"),
     "broken json": (['{"a": '], "is not JSON"),
     "no env file": (["--env_file=no.env"], "--env_file no.env does not exist"),

@@ -121,6 +121,26 @@ def test_file_written_by_many_threads_at_once_is_one_of_them_a7(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_reader_never_sees_a_part_of_a_file_a7(tmp_path):
+    path = tmp_path / "a"
+    texts = [letter * 3_000_000 for letter in (b"a", b"b")]
+    write_whole(path, texts[0])
+    seen, done = set(), threading.Event()
+
+    def read():
+        while not done.is_set():
+            content = path.read_bytes()
+            seen.add((len(content), content[:1], content[-1:]))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(30):
+        write_whole(path, texts[number % 2])
+    done.set()
+    reader.join()
+    assert seen <= {(3_000_000, b"a", b"a"), (3_000_000, b"b", b"b")}
+
+
 def test_status_names_process_and_host(tmp_path):
     directory = RunDir.create(tmp_path)
     directory.write_status("running", iterations=3)
@@ -132,4 +152,13 @@ def test_status_names_process_and_host(tmp_path):
 
 def test_names_of_evaluations_become_names_of_folders(tmp_path):
     path = RunDir(tmp_path).evaluation("Test Error/rec:1", 42)
-    assert path == tmp_path / "evaluations" / "Test_Error_rec_1" / "00000042"
+    assert path == tmp_path / "evaluations" / "Test Error" / "rec%3A1" / "00000042"
+
+
+def test_names_of_evaluations_never_share_a_folder_or_leave_it(tmp_path):
+    directory = RunDir(tmp_path)
+    names = ["A/b", "A_b", "A b", "A%2Fb", "A", ".", "..", "../x", "", "A//b"]
+    folders = {directory.evaluation(name, 1).parent for name in names}
+    assert len(folders) == len(names)
+    for folder in folders:
+        assert directory.evaluations in folder.resolve().parents

@@ -82,7 +82,9 @@ def test_generator_goes_on_where_its_state_was_taken(make, use):
 def test_trained_tensor_is_loaded_in_place_so_that_its_optimizer_still_knows_it():
     tensor = parameter()
     optimizer = torch.optim.SGD([tensor], lr=1.0)
-    stateful.load_state(tensor, torch.ones(2))
+    state = torch.ones(2)
+    stateful.load_state(tensor, state)
+    assert tensor.data_ptr() != state.data_ptr()
     assert optimizer.param_groups[0]["params"][0].tolist() == [1.0, 1.0]
     assert tensor.requires_grad
 
