@@ -155,8 +155,14 @@ class TrainingLoop:
         self._do_what_is_due()
 
     def _call(self, hook: Callable[[], None]) -> None:
-        with self._keeping_state():
+        """Do what ``_keeping_state`` does, for less: this is called in every step."""
+        try:
             hook()
+        except NonFiniteLossError:
+            raise
+        except Exception:
+            self._keeper.save_in_need()
+            raise
 
     def _overridden_hook(self) -> Callable[[], None] | None:
         """Return on_iteration_end only if the user wrote one: an empty call costs time, too."""

@@ -505,6 +505,17 @@ def test_nan_after_the_optimizer_step_keeps_the_checkpoints_from_before(tmp_path
     assert kept["trainer"]["modules"]["net.weight"].isfinite().all()
 
 
+def test_nan_logged_by_a_hook_keeps_the_state_after_its_step(tmp_path):
+    class Late(Toy):
+        def on_iteration_end(self):
+            self.add_loss_item("late", math.nan if self.iterations == 3 else 1.0)
+
+    with pytest.raises(NonFiniteLossError, match=r"after iteration 3; last\.pt holds that state"):
+        run(tmp_path, Late, epochs=9)
+    [directory] = tmp_path.iterdir()
+    assert checkpoint.load(directory / "checkpoints/last.pt")["clock"]["iterations"] == 3
+
+
 def test_nan_without_any_checkpoint_says_how_to_have_one(tmp_path):
     with pytest.raises(NonFiniteLossError, match=r"there was no checkpoint yet \(see --backup_ev"):
         run(tmp_path, Explodes, params={"when": "after"}, epochs=9)

@@ -51,6 +51,15 @@ def test_log_level_of_the_file_does_not_silence_the_console(tmp_path, caplog):
     assert "to the console" in caplog.text
 
 
+def test_log_shows_warnings_where_nobody_set_up_logging(monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.getLogger(), "handlers", [])
+        with RunLog("info"):
+            logging.getLogger("jade.x").warning("seen")
+            logging.getLogger("jade.x").info("not seen")
+    assert capsys.readouterr().err == "seen\n"
+
+
 def test_log_without_a_run_leaves_nothing_behind(tmp_path):
     with RunLog("info"):
         logging.getLogger("jade.x").info("early")

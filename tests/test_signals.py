@@ -46,6 +46,11 @@ def test_first_signal_before_anybody_listens_ends_the_process():
     assert info.value.code == 75
 
 
+def test_first_interrupt_before_anybody_listens_is_the_usual_one():
+    with SignalWatch(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_first_signal_that_is_held_back_comes_when_somebody_listens():
     with SignalWatch() as watch:
         watch.hold_back()
