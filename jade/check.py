@@ -44,7 +44,8 @@ def _setting_problems(resolved: Resolved) -> Iterator[str]:
             # Only its name: where a check runs, the device of the run need not exist.
             torch.device(settings.device)
         except RuntimeError:
-            hint = suggest(settings.device, ("auto", "cpu", "cuda", "cuda:1", "mps"))
+            meant = "cuda" if settings.device.lower() == "gpu" else settings.device
+            hint = suggest(meant, ("auto", "cpu", "cuda", "cuda:1", "mps"))
             yield f"{resolved.configuration.where(('device',))}: no such device.{hint}"
 
 

@@ -24,8 +24,8 @@ class FinishedRun:
     status: str
     reason: str
     exit_code: int
-    config: Mapping[str, Any]
-    trainer: Trainer
+    config: Mapping[str, Any] = field(repr=False)
+    trainer: Trainer = field(repr=False)
     metrics: Mapping[str, float] = field(default_factory=dict)
     evaluations: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Any] | None = None
