@@ -1,4 +1,4 @@
-"""C18: what a process makes of signals; `end_to_end/test_signals.py` sends them to a real run."""
+"""C18: what a process makes of signals; `end_to_end/test_real_signals.py` sends them to a real run."""
 
 import signal
 import threading
