@@ -39,7 +39,7 @@ def test_checking_builds_no_data(project):  # C16, K6
     [
         ({"stop_when": "Error below 1"}, "stop_when: 'Error below 1' is not a test"),
         ({"device": "cdua"}, "device (argument --device): no such device. Did you mean 'cuda'?"),
-        ({"device": "gpu"}, "no such device. Did you mean 'cuda'?"),
+        ({"device": "gpu"}, "device (argument --device): no such device. Did you mean 'cuda'?"),
         ({"experiments_root": "model.yml/runs"}, "experiments_root: model.yml/runs cannot be made"),
         ({"arch_impl": "smal"}, "arch_impl: there is no file smal. Did you mean 'small'?"),
         (
