@@ -15,8 +15,10 @@ from jade.errors import ConfigError, JadeError, suggest
 # Everything else is imported where it is used: `jade --help` answers at once.
 if TYPE_CHECKING:
     from jade.config import Configuration
+    from jade.overrides import Override
     from jade.resolve import Resolved
     from jade.run import FinishedRun
+    from jade.sweep_file import SweepFile
 
 OVERVIEW = """\
 JADE trains PyTorch models from configuration files.
@@ -129,6 +131,11 @@ def _run_command(name: str, tokens: list[str], program: str) -> int:
     except SystemExit:
         # The help was printed.
         return 0
+    sweep = _find_sweep(rest) if name == "check" else None
+    if sweep is not None:
+        others = [token for token in tokens if token != str(sweep.path)]
+        namespace, rest = parser.parse_known_args([*sweep.command, *others])
+        return _check_sweep(sweep, collect_overrides(namespace, rest))
     from jade.config import Sources, load
     from jade.envvars import exported
 
@@ -223,6 +230,44 @@ def _check(configuration: "Configuration", _: argparse.Namespace) -> int:
         described = ", ".join(f"{name} ({item.target.__name__})" for name, item in family.items())
         print(f"{title}: {described or 'none'}")
     print("no problems found")
+    return 0
+
+
+def _find_sweep(rest: list[str]) -> "SweepFile | None":
+    from pathlib import Path
+
+    from jade.sweep_file import load_sweep
+
+    files = [token for token in rest if token.endswith((".yml", ".yaml"))]
+    return load_sweep(Path(files[0])) if len(files) == 1 else None
+
+
+def _check_sweep(sweep: "SweepFile", arguments: "list[Override]") -> int:
+    """Check the sweep with every value of every parameter, and say what is odd in the file."""
+    from jade.check import find_problems
+    from jade.config import Sources, load
+    from jade.envvars import exported
+    from jade.errors import raise_all
+    from jade.resolve import resolve
+
+    problems: list[str] = []
+    num_points = 0
+    for point in sweep.points():
+        num_points += 1
+        try:
+            sources = Sources(arguments=[*arguments, *point], environ=dict(os.environ))
+            configuration = load(sources)
+            with exported(configuration.environ):
+                resolved = resolve(configuration, look_further=find_problems)
+            problem = sweep.metric_problem(resolved.evaluations)
+            problems += [problem] if problem else []
+        except ConfigError as error:
+            problems.append(str(error))
+    raise_all(problems)
+    for text in sweep.notes:
+        print(f"note: {text}")
+    swept = ", ".join(parameter.key for parameter in sweep.parameters)
+    print(f"{sweep.path}: {swept}; {num_points} points checked, no problems found")
     return 0
 
 

@@ -168,7 +168,9 @@ def _load_sectioned(path: Path) -> Document:
             "--config it stands below its section, such as model:"
         )
     if "parameters" in document.values and "method" in document.values:
-        raise ConfigError(f"{path} is a sweep: give it to `wandb sweep`, not to --config.")
+        raise ConfigError(
+            f"{path} is a sweep: check it with `jade check`, run it with `wandb sweep`."
+        )
     if "config" in document.values:
         origin = document.origins[("config",)]
         raise ConfigError(f"{origin}: a file includes others by default_configs, not by config.")

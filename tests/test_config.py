@@ -211,7 +211,7 @@ def test_what_wandb_adds_to_arguments_is_ignored(project):
             "f.yml:2: the section 'model' must be a mapping, not 'm.yml'. A",
         ),
         ("loggers: 3\n", "f.yml:1: the section 'loggers' must be a mapping, not 3."),
-        ("method: grid\nparameters: {}\n", "f.yml is a sweep: give it to `wandb sweep`"),
+        ("method: grid\nparameters: {}\n", "f.yml is a sweep: check it with `jade check`"),
     ],
 )
 def test_file_that_is_no_configuration_is_refused(project, text, message):
