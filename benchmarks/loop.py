@@ -30,8 +30,8 @@ class Plan:
     """How often is measured: ``processes`` times anew, in each ``rounds`` times in turn."""
 
     epochs: int = 60
-    processes: int = 4
-    rounds: int = 5
+    processes: int = 5
+    rounds: int = 6
     peer_rounds: int = 2
 
 
@@ -65,13 +65,15 @@ def _measure_processes(
             name: stack.enter_context(Worker(name, data, plan.epochs, folder)) for name in samples
         }
         bare = workers.pop("bare")
+        before = bare.run()
         for number in range(plan.rounds):
             for name, worker in workers.items():
                 if name not in TARGETS and number >= plan.peer_rounds:
                     continue
-                before, ours, after = bare.run(), worker.run(), bare.run()
-                samples["bare"] += [before, after]
+                ours, after = worker.run(), bare.run()
+                samples["bare"].append(after)
                 samples[name].append(_compare(ours, before, after))
+                before = after
 
 
 def _compare(ours: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
