@@ -1,5 +1,6 @@
 """The loops that are compared: each trains the same network on the same batches, and is timed."""
 
+import contextlib
 import csv
 import importlib.util
 import logging
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from benchmarks import tiny
+from jade.errors import ComponentError
 
 PROJECT = Path(__file__).parent / "project"
 
@@ -64,6 +66,11 @@ def run_lightning(task: Task, *, barebones: bool = False) -> Trained:
 
     Its default logger is TensorBoard's where that is installed; CSV is what JADE writes, too.
     """
+    from jade.torch_startup import import_torchvision
+
+    # Lightning imports it by way of torchmetrics, and fails where only its operators are missing.
+    with contextlib.suppress(ComponentError):
+        import_torchvision()
     import lightning
     from lightning.pytorch.loggers import CSVLogger
 

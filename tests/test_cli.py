@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jade import __version__, cli
+from jade import __version__
 from jade.cli import main, train_main
+from jade.commands import COMMANDS
+from jade.commands.base import importing_for_good
 from jade.overrides import flatten
 from jade.settings import FIELDS
 from jade.yaml_file import parse
@@ -252,10 +254,10 @@ def test_pictures_and_runs_without_numbers_are_told(project, jade):
 
 
 def test_garbage_collection_pauses_only_while_torch_is_imported(monkeypatch):
-    with cli._importing_for_good():
+    with importing_for_good():
         assert gc.isenabled()
     monkeypatch.delitem(sys.modules, "torch")
-    with cli._importing_for_good():
+    with importing_for_good():
         assert not gc.isenabled()
     assert gc.isenabled()
 
@@ -467,7 +469,9 @@ def test_config_shows_variables_unless_asked_to_expand_them(project, jade, monke
 @pytest.mark.parametrize("tokens", [[], ["--help"], ["-h"], ["help"]])
 def test_without_a_command_the_overview_is_shown(capsys, tokens):
     assert main(tokens) == 0
-    assert "jade check" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "jade train --model_conf" in text
+    assert all(f"  {name} " in text for name in COMMANDS)
 
 
 def test_version_is_told(capsys):
@@ -479,7 +483,7 @@ def test_version_is_told(capsys):
     ("tokens", "text"),
     [
         (["trian"], "There is no command 'trian'. Did you mean 'train'?"),
-        (["--epochs=3"], "Which command? Known: check, config, train."),
+        (["--epochs=3"], "Which command? Known: check, config,"),
     ],
 )
 def test_wrong_command_is_refused(capsys, tokens, text):

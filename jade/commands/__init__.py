@@ -1,0 +1,8 @@
+"""The commands of the command line; each one is a file of this folder."""
+
+# What `jade --help` says of each; the file of a command is imported when it is called.
+COMMANDS = {
+    "train": "train a model",
+    "check": "check a configuration without running it",
+    "config": "print the resolved configuration with the source of each value",
+}

@@ -1,0 +1,102 @@
+"""What commands share: the parser of a configuration, and the start of a long program."""
+
+import argparse
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from jade.command_line import ArgumentParser, add_settings, collect_overrides
+
+if TYPE_CHECKING:
+    from jade.config import Configuration
+    from jade.overrides import Override
+
+TEACHING = """\
+A run needs a trainer (--model_conf), datasets (--data_conf) and an amount (--epochs or
+--train_for); most have evaluations (--eval_conf) and architectures (--arch_impl), too.
+
+Any value can be set by its dotted key. `jade config` lists all keys:
+  --model.params.beta=0.1    --data.train.params.split=train    --eval.X.evaluate_every='2 epochs'
+A short form is enough where only one parameter fits: --model.beta=0.1
+Amounts have units: 2 (epochs), '500 iterations', '10 minutes', '0.5 hours'.
+Who wins: defaults < default_configs < files < DEVICE, EXPERIMENTS_ROOT < arguments < sweep.
+Values may hold $NAME, ${NAME} or ${NAME:-default}; a file .env supplies names, too.
+
+Exit codes: 0 finished, 1 failed, 2 wrong configuration (nothing was started),
+            75 stopped by a signal, 130 interrupted; the last checkpoint is written.
+"""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Show each flag once, although it can be spelled in two ways."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if len(action.option_strings) > 1 and action.option_strings[0].startswith("--"):
+            metavar = self._format_args(action, action.dest.upper())
+            return f"{action.option_strings[0]} {metavar}".rstrip()
+        return super()._format_action_invocation(action)
+
+
+def make_parser(program: str, usage: str, text: str, epilog: str = "") -> ArgumentParser:
+    """Make the parser of a command; ``text`` says what the command does."""
+    return ArgumentParser(
+        prog=program,
+        usage=f"{program} {usage}",
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def make_run_parser(program: str, text: str) -> ArgumentParser:
+    """Make a parser that takes all that describes a run."""
+    usage = "--model_conf FILE --data_conf FILE --epochs N [arguments]"
+    parser = make_parser(program, usage, text, TEACHING)
+    add_settings(parser)
+    return parser
+
+
+def parse(
+    parser: argparse.ArgumentParser, tokens: Sequence[str]
+) -> tuple[argparse.Namespace, list[str]] | None:
+    """Parse arguments, and return what is left of them; None if the help was asked for."""
+    try:
+        return parser.parse_known_args(list(tokens))
+    except SystemExit:
+        return None
+
+
+def load_configuration(overrides: "Sequence[Override]") -> "Configuration":
+    """Load the configuration that the arguments of a command describe."""
+    from jade.config import Sources, load
+
+    return load(Sources(arguments=overrides, environ=dict(os.environ)))
+
+
+def read_configuration(namespace: argparse.Namespace, rest: Sequence[str]) -> "Configuration":
+    """Load the configuration that parsed arguments describe."""
+    return load_configuration(collect_overrides(namespace, rest))
+
+
+@contextlib.contextmanager
+def importing_for_good() -> Iterator[None]:
+    """Keep the garbage collector from what is imported: it would look through it again and again.
+
+    Torch alone is a quarter of a million objects, none of which is garbage before the end.
+    """
+    if "torch" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

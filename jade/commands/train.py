@@ -1,0 +1,19 @@
+"""Train a model."""
+
+import sys
+
+from jade.commands import COMMANDS
+from jade.commands.base import importing_for_good, make_run_parser, parse, read_configuration
+from jade.commands.outcome import show
+
+
+def main(tokens: list[str], program: str) -> int:
+    """Run ``jade train``."""
+    parsed = parse(make_run_parser(program, COMMANDS["train"]), tokens)
+    if parsed is None:
+        return 0
+    configuration = read_configuration(*parsed)
+    with importing_for_good():
+        from jade.run import execute
+
+    return show(lambda: execute(configuration, command=sys.argv))
