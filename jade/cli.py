@@ -59,7 +59,7 @@ def _answer(tokens: list[str], program: str | None) -> int:
         return 0
     if name not in COMMANDS:
         what = "Which command?" if name.startswith("-") else f"There is no command {name!r}."
-        raise ConfigError(f"{what}{suggest(name, COMMANDS)} See jade --help.")
+        raise ConfigError(f"{what}{suggest(name, list(COMMANDS))} See jade --help.")
     # Imported when it is called: `jade --help` answers at once.
     command: Any = importlib.import_module(f"jade.commands.{name.replace('-', '_')}")
     code: int = command.main(rest, program or f"jade {name}")
