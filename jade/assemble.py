@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from jade import stateful
 from jade.components import Architectures, Blueprint, LazyComponents
 from jade.errors import ComponentError, DeviceError, suggest
 from jade.eval import Evaluation
@@ -84,12 +85,34 @@ class Datasets(LazyComponents):
     def __init__(self, blueprints: Mapping[str, Blueprint], seed: int) -> None:
         super().__init__(blueprints, "dataset")
         self._seed = seed
+        self._states: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name in self._built:
             return self._built[name]
         with isolated_rng(derive(self._seed, "dataset", name)):
-            return super().__getitem__(name)
+            dataset = super().__getitem__(name)
+        self._set_generators(name)
+        return dataset
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the generators that datasets have of their own."""
+        return {
+            name: {k: stateful.state_of(g) for k, g in stateful.find_generators(dataset)}
+            for name, dataset in self._built.items()
+        }
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Put the generators back, those of a dataset that is built later when it is built."""
+        self._states = dict(states)
+        for name in self._built:
+            self._set_generators(name)
+
+    def _set_generators(self, name: str) -> None:
+        states = self._states.pop(name, {})
+        for path, generator in stateful.find_generators(self._built[name]):
+            if path in states:
+                stateful.load_state(generator, states[path])
 
 
 def assemble(resolved: Resolved, device: torch.device, seed: int) -> Assembled:

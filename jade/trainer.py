@@ -219,9 +219,20 @@ class Trainer(nn.Module):
         for name, value in states.items():
             stateful.load_checked(name, found[name], value)
         for name, value in values.items():
-            setattr(self, name, restored(value))
+            setattr(self, name, _beside(getattr(self, name), restored(value)))
         self._losses.load_state_dict(state["losses"])
         return problems
+
+    def dataset_states(self) -> dict[str, Any]:
+        """Return the states of the generators that datasets have of their own."""
+        read = getattr(self._datasets, "state_dict", None)
+        return read() if callable(read) else {}
+
+    def load_dataset_states(self, states: Mapping[str, Any]) -> None:
+        """Load what ``dataset_states`` returned."""
+        load = getattr(self._datasets, "load_state_dict", None)
+        if callable(load):
+            load(states)
 
     def _fitting(
         self, stored: Mapping[str, Any], own: Mapping[str, Any]
@@ -268,3 +279,10 @@ class Trainer(nn.Module):
                 f"{suggest(unit, known)}"
             )
         return float(value)
+
+
+def _beside(old: Any, new: Any) -> Any:
+    """Put a tensor on the device of the one that it replaces."""
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+        return new.to(old.device)
+    return new
