@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         DeviceError,
         JadeError,
         NonFiniteLossError,
+        RunInUseError,
         TrainingError,
         VariableError,
     )
@@ -40,6 +41,7 @@ _HOMES = {
     "ComponentError": "jade.errors",
     "DeviceError": "jade.errors",
     "CheckpointError": "jade.errors",
+    "RunInUseError": "jade.errors",
     "TrainingError": "jade.errors",
     "NonFiniteLossError": "jade.errors",
 }
@@ -56,6 +58,7 @@ __all__ = [
     "Logger",
     "Media",
     "NonFiniteLossError",
+    "RunInUseError",
     "Trainer",
     "TrainingError",
     "VariableError",

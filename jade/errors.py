@@ -8,6 +8,7 @@
      |    +-- ComponentError  a class is missing, ambiguous, or does not fit its parameters
      |    +-- DeviceError     the device is unknown or not available
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
+     +-- RunInUseError      exit code 1: another process owns the run directory
      +-- TrainingError      exit code 1: training cannot go on
           +-- NonFiniteLossError  a loss item became NaN or infinite
 """
@@ -41,6 +42,10 @@ class DeviceError(ConfigError):
 
 class CheckpointError(JadeError):
     """A checkpoint cannot be written or read."""
+
+
+class RunInUseError(JadeError):
+    """Another process owns the run: nothing is wrong with the configuration, and time helps."""
 
 
 class TrainingError(JadeError):

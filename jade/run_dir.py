@@ -129,6 +129,14 @@ class RunDir:
         return self.root / "status.json"
 
     @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def owner(self) -> Path:
+        return self.root / "owner.json"
+
+    @property
     def metrics(self) -> Path:
         return self.root / "metrics.csv"
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
+from jade.timespan import render_duration
 
 TRAINING = "training"
 PLAIN_WIDTH = 160
@@ -81,7 +79,7 @@ def _facts(status: Status) -> list[str]:
     """List what is worth knowing, the losses apart."""
     snapshot = status.snapshot
     if snapshot is None:
-        return ["starting", _duration(status.elapsed_s)]
+        return ["starting", render_duration(status.elapsed_s)]
     facts = []
     if snapshot.fraction is not None:
         facts.append(f"{_floor_share(snapshot.fraction, 100)}%")
@@ -89,8 +87,8 @@ def _facts(status: Status) -> list[str]:
     facts += [f"epoch {snapshot.epoch}{total}", f"it {snapshot.iteration:,}"]
     if status.rate is not None:
         facts.append(_rate(status.rate))
-    left = f" ({_duration(status.left_s)} left)" if status.left_s else ""
-    facts.append(_duration(status.elapsed_s) + left)
+    left = f" ({render_duration(status.left_s)} left)" if status.left_s else ""
+    facts.append(render_duration(status.elapsed_s) + left)
     if snapshot.phase != TRAINING:
         facts.append(one_line(snapshot.phase))
     return facts
@@ -120,15 +118,6 @@ def _number(value: float) -> str:
 def _rate(rate: float) -> str:
     value, unit = (rate, "it/s") if rate >= 1 else (1 / rate, "s/it")
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}d {hour}h"
-    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
 
 
 def one_line(text: str) -> str:
