@@ -14,12 +14,14 @@ if TYPE_CHECKING:
         ConfigError,
         DeviceError,
         JadeError,
+        MissingDataError,
         NonFiniteLossError,
         TrainingError,
         VariableError,
     )
     from jade.eval import DatasetEvaluation, Evaluation
     from jade.finished_run import FinishedRun
+    from jade.loaded_run import LoadedRun, load_run
     from jade.loggers.base import Logger
     from jade.media import Media
     from jade.trainer import Trainer
@@ -34,10 +36,13 @@ _HOMES = {
     "Logger": "jade.loggers.base",
     "FinishedRun": "jade.finished_run",
     "train": "jade.api",
+    "load_run": "jade.loaded_run",
+    "LoadedRun": "jade.loaded_run",
     "JadeError": "jade.errors",
     "ConfigError": "jade.errors",
     "VariableError": "jade.errors",
     "ComponentError": "jade.errors",
+    "MissingDataError": "jade.errors",
     "DeviceError": "jade.errors",
     "CheckpointError": "jade.errors",
     "TrainingError": "jade.errors",
@@ -53,12 +58,15 @@ __all__ = [
     "Evaluation",
     "FinishedRun",
     "JadeError",
+    "LoadedRun",
     "Logger",
     "Media",
+    "MissingDataError",
     "NonFiniteLossError",
     "Trainer",
     "TrainingError",
     "VariableError",
+    "load_run",
     "train",
 ]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from jade.assemble import find_architecture_file
 from jade.errors import ComponentError, ConfigError, closest, suggest
 from jade.eval import DatasetEvaluation, Evaluation
 from jade.resolve import Resolved
@@ -83,7 +82,7 @@ def _architecture_problems(resolved: Resolved) -> Iterator[str]:
     """Compare the calls of instantiate_architecture in the trainer with the classes of the file."""
     calls = list(_architecture_calls(resolved.model.target))
     try:
-        path = find_architecture_file(resolved.settings.arch_impl, resolved.index.roots)
+        path = resolved.architecture_file
     except ComponentError as error:
         yield str(error)
         return

@@ -24,12 +24,18 @@ WANDB_KEYS = ("_wandb", "wandb_version")
 
 @dataclass
 class Configuration(Document):
-    """Nested values with their origins, and the overrides that are still to be applied."""
+    """Nested values with their origins, and the overrides that are still to be applied.
+
+    Attributes:
+        folder: What the paths of files with code are relative to: the working directory, unless
+            the configuration is of another place.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     overrides: list[Override] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    folder: Path = Path()
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
