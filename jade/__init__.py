@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from jade.eval import DatasetEvaluation, Evaluation
     from jade.finished_run import FinishedRun
+    from jade.loaded_model import LoadedModel, load_model
     from jade.loaded_run import LoadedRun, load_run
     from jade.loggers.base import Logger
     from jade.media import Media
@@ -36,6 +37,8 @@ _HOMES = {
     "Logger": "jade.loggers.base",
     "FinishedRun": "jade.finished_run",
     "train": "jade.api",
+    "load_model": "jade.loaded_model",
+    "LoadedModel": "jade.loaded_model",
     "load_run": "jade.loaded_run",
     "LoadedRun": "jade.loaded_run",
     "JadeError": "jade.errors",
@@ -58,6 +61,7 @@ __all__ = [
     "Evaluation",
     "FinishedRun",
     "JadeError",
+    "LoadedModel",
     "LoadedRun",
     "Logger",
     "Media",
@@ -66,6 +70,7 @@ __all__ = [
     "Trainer",
     "TrainingError",
     "VariableError",
+    "load_model",
     "load_run",
     "train",
 ]

@@ -1,7 +1,6 @@
 """Load a run again: its configuration, metrics, datasets, and its trainer from any checkpoint."""
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +12,9 @@ from jade.assemble import choose_device
 from jade.code_copy import CodeCopy
 from jade.components import LazyComponents
 from jade.errors import CheckpointError, ConfigError, JadeError
+from jade.export import Exported, export_run
 from jade.metrics_table import MetricsTable
-from jade.rebuild import Rebuilder, ready
+from jade.rebuild import Rebuilder, adopt_stored, ready
 from jade.run_dir import RunDir
 from jade.saved_runs import (
     SavedCheckpoint,
@@ -22,10 +22,11 @@ from jade.saved_runs import (
     find_checkpoint,
     find_run,
     list_checkpoints,
+    load_config,
+    read_json,
 )
 from jade.trainer import Trainer
 from jade.user_modules import ModuleSet, shown
-from jade.yaml_file import load_mapping
 
 
 def load_run(
@@ -66,18 +67,17 @@ class LoadedRun:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The configuration, nested, with variables as they were written."""
-        values: dict[str, Any] = load_mapping(self._run.config, "config.yml").values
-        return values
+        return load_config(self._run)
 
     @property
     def status(self) -> Mapping[str, Any]:
         """What ``status.json`` says now: ``status["status"]``, the reason, the counters."""
-        return MappingProxyType(_read_json(self._run.status_file))
+        return MappingProxyType(read_json(self._run.status_file))
 
     @property
     def summary(self) -> Mapping[str, Any]:
         """What ``summary.json`` says; empty as long as the run has not ended."""
-        return MappingProxyType(_read_json(self._run.summary))
+        return MappingProxyType(read_json(self._run.summary))
 
     @property
     def metrics(self) -> MetricsTable:
@@ -113,12 +113,17 @@ class LoadedRun:
         state = checkpoints.load(path, target)
         with self._explained():
             trainer = self._rebuilder.build_trainer(target, self.datasets)
+            adopt_stored(trainer, state["trainer"])
             trainer.load_full_state(state["trainer"])
         return ready(trainer, state["clock"])
 
+    def export(self, path: str | Path, checkpoint: str | int | Path | None = None) -> Exported:
+        """Write the model to one file for ``jade.load_model``, as ``jade export`` does."""
+        return export_run(self._run, Path(path), checkpoint)
+
     @cached_property
     def _provenance(self) -> Mapping[str, Any]:
-        return _read_json(self._run.provenance)
+        return read_json(self._run.provenance)
 
     @cached_property
     def _code(self) -> CodeCopy:
@@ -181,12 +186,3 @@ class LoadedRun:
         kinds = [str(item.iteration or item.kind) for item in self.checkpoints()]
         status = self.status.get("status", "unknown")
         return f"LoadedRun({self.run_id}, {status}, checkpoints: {', '.join(kinds) or 'none'})"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Read a file that a run may not have written, or not yet."""
-    try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return values

@@ -80,6 +80,13 @@ class Rebuilder:
             yield
 
 
+def adopt_stored(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    """Let a trainer keep what its training has kept, such as the counters that settings name."""
+    for name in state["stored"]:
+        if hasattr(trainer, name):
+            trainer.add_attribute_to_store(name)
+
+
 def ready(trainer: Trainer, clock: Mapping[str, Any]) -> Trainer:
     """Return a trainer with its counters set and its networks in eval mode."""
     trainer._clock.iterations, trainer._clock.epochs = clock["iterations"], clock["epochs"]

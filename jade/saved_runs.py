@@ -1,12 +1,15 @@
 """Find saved runs by directory or id, and their checkpoints by name."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jade.errors import ConfigError, closest, suggest
 from jade.run_dir import PERIODIC, RunDir
+from jade.yaml_file import load_mapping
 
 BEST, LAST, PERIODICALLY = "best", "last", "periodic"
 
@@ -50,6 +53,21 @@ def _hint(given: Path, ids: list[str]) -> str:
     meant = ending[0] if len(ending) == 1 else closest(given.name, ids)
     listed = suggest("", ids[:5])
     return (f" Did you mean {meant!r}?" if meant else "") + listed
+
+
+def load_config(directory: RunDir) -> dict[str, Any]:
+    """Load the configuration of a run, with variables as they were written."""
+    values: dict[str, Any] = load_mapping(directory.config, "config.yml").values
+    return values
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a file that a run may not have written, or not yet."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values
 
 
 def list_checkpoints(directory: RunDir) -> list[SavedCheckpoint]:

@@ -9,22 +9,8 @@ import pytest
 import torch
 
 import jade
-from jade.cli import main
 from jade.errors import CheckpointError, ConfigError, MissingDataError
 from jade.loaded_run import load_run
-
-
-@pytest.fixture
-def trained(project, arguments):
-    """Train the project with more arguments, and return the run directory."""
-
-    def train(*more):
-        before = set((project.root / "experiments").glob("*"))
-        assert main([*arguments, *more]) == 0
-        (made,) = set((project.root / "experiments").glob("*")) - before
-        return made
-
-    return train
 
 
 def everything_below(folder):
