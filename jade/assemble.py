@@ -16,6 +16,7 @@ from jade.loss_window import LossWindow
 from jade.resolve import Resolved
 from jade.seeding import derive, isolated_rng
 from jade.trainer import Trainer
+from jade.warm_start import load_weights
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ def assemble(
     datasets = Datasets(resolved.data, seed) if datasets is None else datasets
     architectures = Architectures(resolved.index, resolved.architecture_file)
     trainer = _build_trainer(resolved.model, datasets, architectures, device)
+    if resolved.settings.load is not None:
+        load_weights(trainer, resolved.settings)
     trainer._losses = LossWindow(stop_on_nan=resolved.settings.stop_on_nan)
     evaluations = {}
     for name, blueprint in resolved.evaluations.items():

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 # The keys that a description may have in each section; NESTED for one among parameters.
 NESTED = ("class", "params", "strict")
 DESCRIPTION_KEYS = {
-    "model": NESTED,
+    "model": (*NESTED, "load"),
     "data": NESTED,
     "eval": (*NESTED, "evaluate_every"),
     "loggers": NESTED,

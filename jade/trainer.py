@@ -228,7 +228,8 @@ class Trainer(nn.Module):
             What was left out; always empty when strict.
 
         Raises:
-            CheckpointError: Something is missing or does not fit, and ``strict`` is true.
+            CheckpointError: Something is missing or does not fit, and ``strict`` is true; or
+                nothing fits at all.
         """
         own = self._stateful()
         states = {path: stateful.state_of(value) for path, value in own.items()}
@@ -242,7 +243,7 @@ class Trainer(nn.Module):
             {**state["modules"], **stateful.flatten_weights(loose)},
             {**self._module_state(), **stateful.flatten_weights(found)},
         )
-        if problems and strict:
+        if problems and (strict or not weights):
             raise self._misfit(state, problems)
         self.load_state_dict(
             {k: v for k, v in weights.items() if k in state["modules"]}, strict=False
