@@ -1,11 +1,11 @@
 """A run that has ended, as Python sees it."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jade.metrics_table import MetricsTable
 from jade.run_dir import RunDir
 from jade.trainer import Trainer
 
@@ -38,11 +38,8 @@ class FinishedRun:
 
     def history(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one mapping per logged step, without what was not logged there."""
-        with RunDir(self.directory).metrics.open(newline="") as file:
-            return [
-                {key: float(value) for key, value in row.items() if value}
-                for row in csv.DictReader(file)
-            ]
+        table = MetricsTable.load(RunDir(self.directory).metrics)
+        return [{k: value for k, value in row.items() if value is not None} for row in table]
 
     def pictures(self) -> list[Path]:
         """List the newest picture of each evaluation."""

@@ -4,13 +4,12 @@ import json
 import logging
 import logging.handlers
 import math
-import os
 import platform
 import shutil
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from jade.progress import ConsoleHandler
 from jade.provenance import Provenance
 from jade.resolve import Resolved
 from jade.run_dir import RUNNING, RunDir, write_whole
+from jade.user_modules import imported_below
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 BUFFERED_RECORDS = 10_000
@@ -92,11 +92,22 @@ class Record:
         self._started = time.time()
         self.write_status(RUNNING)
 
-    def describe(self, resolved: Resolved, origin: Provenance) -> None:
-        """Write down everything that is known before training."""
+    def describe(
+        self,
+        resolved: Resolved,
+        origin: Provenance,
+        sizes: Mapping[str, int | None] = MappingProxyType({}),
+    ) -> None:
+        """Write down everything that is known before training.
+
+        Args:
+            resolved: The configuration of the run.
+            origin: Where the run comes from.
+            sizes: The numbers of samples of the datasets that have been built.
+        """
         self._write_configuration(resolved)
-        self._write_code(resolved)
-        values = {**origin.result(), "hardware": _hardware()}
+        code = self._write_code(resolved)
+        values = {**origin.result(), "hardware": _hardware(), "code": code, "samples": sizes}
         provenance.write_json(self.directory.provenance, values)
 
     def _write_configuration(self, resolved: Resolved) -> None:
@@ -106,9 +117,16 @@ class Record:
         expanded = yaml_file.render(resolved.expanded, header=("With variables expanded.",))
         write_whole(self.directory.expanded_config, expanded.encode())
 
-    def _write_code(self, resolved: Resolved) -> None:
-        files = {*resolved.index.used, *_imported_below(resolved.index.roots)}
-        provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd())
+    def _write_code(self, resolved: Resolved) -> dict[str, Any]:
+        """Copy the code, and return where in the copy the settings that name code would point."""
+        roots, used = resolved.index.roots, resolved.index.used
+        # A file that stands alone may import what stands beside it.
+        folders = {*roots, *(path.parent for path in used)}
+        files = {*used, *imported_below(folders)}
+        provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd(), roots)
+        return provenance.find_in_snapshot(
+            provenance.place_code(files, Path.cwd(), roots), roots, resolved.architecture_file
+        )
 
     def write_status(self, status: str, **details: Any) -> None:
         """Record how the run stands."""
@@ -128,13 +146,6 @@ class Record:
 def _to_json(value: Any) -> Any:
     """Write NaN and infinity as text: JSON has no numbers for them."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _imported_below(roots: Sequence[Path]) -> set[Path]:
-    """Return the files of imported modules that are below the given folders."""
-    prefixes = tuple(f"{root}{os.sep}" for root in roots)
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    return {Path(file).resolve() for file in files if file and file.startswith(prefixes)}
 
 
 def _hardware() -> dict[str, Any]:

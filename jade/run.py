@@ -107,6 +107,7 @@ class _Run:
         self._log = log
         self._record: Record | None = None
         self._trainer: Trainer | None = None
+        self._dataset_sizes: dict[str, int | None] = {}
         self._has_begun = False
 
     @property
@@ -125,6 +126,7 @@ class _Run:
             self._seed,
         )
         self._trainer = assembled.trainer
+        self._dataset_sizes = assembled.datasets.sizes()
         return plan, assembled
 
     def open(self, origin: Provenance) -> None:
@@ -136,7 +138,7 @@ class _Run:
             record = Record(self._root, self._resolved.configuration.environ.get("WANDB_RUN_ID"))
             self._record = record
             self._log.write_to(record.directory.log)
-            record.describe(self._resolved, origin)
+            record.describe(self._resolved, origin, self._dataset_sizes)
             self._loggers.start(
                 RunInfo(
                     run_id=record.directory.run_id,

@@ -15,6 +15,8 @@ SECTIONS = ("model", "data", "eval", "loggers")
 FILES = ("config", "model_conf", "data_conf", "eval_conf")
 # Other names under which older configurations know a key.
 ALIASES = {"trainer": "model", "architectures": "arch_impl"}
+# The one setting that may also stand in a section, beside the class that it is about.
+LOAD_IN_MODEL = ("model", "load")
 
 
 def _setting(
@@ -59,6 +61,14 @@ class Settings:
         metavar="DIR",
         group=INPUTS,
         help="folder with your classes; repeatable (default: modules, beside you or your files)",
+    )
+    load: str | None = _setting(
+        metavar="CKPT",
+        group=INPUTS,
+        help="start from the weights of a checkpoint, a run (directory or id) or a model file",
+    )
+    load_strict: bool = _setting(
+        default=True, group=INPUTS, help="whether all weights must fit; false loads those that do"
     )
     epochs: int | None = _setting(metavar="N", group=AMOUNT, help="train for N epochs")
     train_for: str | None = _setting(
@@ -152,7 +162,8 @@ def canonical(path: KeyPath) -> KeyPath:
     first = str(path[0])
     underscored = first.replace("-", "_")
     first = underscored if underscored in FIELDS else first
-    return (ALIASES.get(first, first), *path[1:])
+    spelled = (ALIASES.get(first, first), *path[1:])
+    return spelled[1:] if spelled[:2] == LOAD_IN_MODEL else spelled
 
 
 def fit(name: str, value: Any) -> tuple[Any, str | None]:

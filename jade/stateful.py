@@ -156,6 +156,44 @@ def _optimizer_misfit(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
     return None
 
 
+def is_weights(state: Any) -> bool:
+    """Tell whether a state is that of a network or of a tensor that is trained.
+
+    What optimizers, schedulers and random generators keep looks otherwise.
+    """
+    if isinstance(state, torch.Tensor):
+        return state.is_floating_point() or state.is_complex()
+    if not isinstance(state, Mapping) or not state:
+        return False
+    # Modules may keep whatever they like under this one name.
+    items = [value for key, value in state.items() if not str(key).endswith("_extra_state")]
+    return bool(items) and all(isinstance(value, torch.Tensor) for value in items)
+
+
+def flatten_weights(states: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the weights of networks by path and name in one mapping."""
+    flat: dict[str, Any] = {}
+    for path, state in states.items():
+        if isinstance(state, torch.Tensor):
+            flat[path] = state
+        else:
+            flat.update({f"{path}.{key}": value for key, value in state.items()})
+    return flat
+
+
+def load_weights(path: str, value: Any, flat: Mapping[str, Any]) -> None:
+    """Write those weights of ``flatten_weights`` into a network that there are for it."""
+    prefix = f"{path}."
+    state = {k.removeprefix(prefix): v for k, v in flat.items() if k.startswith(prefix)}
+    if isinstance(value, torch.Tensor):
+        if path in flat:
+            load_state(value, flat[path])
+    elif isinstance(value, nn.Module):
+        value.load_state_dict(state, strict=False)
+    elif state:
+        load_checked(path, value, {**value.state_dict(), **state})
+
+
 def load_checked(name: str, value: Any, state: Any) -> None:
     """Write a state back; what the value itself says against it names the value."""
     try:

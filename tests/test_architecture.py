@@ -95,6 +95,8 @@ def test_command_line_has_exactly_these_flags():
         "--help",
         "--job_type",
         "--keep_last",
+        "--load",
+        "--load_strict",
         "--log_level",
         "--log_loss_every",
         "--min_delta",

@@ -5,4 +5,5 @@ COMMANDS = {
     "train": "train a model",
     "check": "check a configuration without running it",
     "config": "print the resolved configuration with the source of each value",
+    "export": "put the model of a run into one file",
 }
