@@ -38,6 +38,7 @@ _HOMES = {
     "Logger": "jade.loggers.base",
     "FinishedRun": "jade.finished_run",
     "train": "jade.api",
+    "resume": "jade.api",
     "load_model": "jade.loaded_model",
     "LoadedModel": "jade.loaded_model",
     "load_run": "jade.loaded_run",
@@ -75,6 +76,7 @@ __all__ = [
     "VariableError",
     "load_model",
     "load_run",
+    "resume",
     "train",
 ]
 

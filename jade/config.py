@@ -12,7 +12,7 @@ from jade.file_tree import load_tree, merge_document
 from jade.origin import KeyPath, Origin
 from jade.overrides import Override, exists, find, join_key, leaves
 from jade.plain import require_plain
-from jade.settings import ALIASES, FIELDS, FILES, LOAD_IN_MODEL, SECTIONS, canonical
+from jade.settings import ALIASES, FIELDS, FILES, LOAD_IN_MODEL, REQUESTS, SECTIONS, canonical
 from jade.yaml_file import Document, load_mapping
 
 # Environment variables that stand for a setting; a flag wins over them.
@@ -251,4 +251,5 @@ def _is_described(value: Any) -> bool:
 
 def freeze(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what reproduces a run: the sections and settings, without the files they came from."""
-    return {key: copy.deepcopy(value) for key, value in values.items() if key not in FILES}
+    left_out = (*FILES, *REQUESTS)
+    return {key: copy.deepcopy(value) for key, value in values.items() if key not in left_out}

@@ -112,6 +112,7 @@ class TrainingLoop:
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that ``state_dict`` returned, instead of starting."""
+        self._trainer._wake = self.wake
         if state["has_started"]:
             # First: what it makes may have state, and what it changes has been changed already.
             self._start()
@@ -366,6 +367,19 @@ class TrainingLoop:
         self._journal.load_state_dict(state["journal"])
         self._has_logged_losses = clock.iterations > 0
         set_rng_state(state["rng"])
+
+    def standing(self) -> dict[str, Any]:
+        """Say what has come out so far; called by the thread that keeps the status."""
+        best = self._rules.best
+        return {
+            "best": None if best is None else best.summary(),
+            "latest": dict(self._journal.latest),
+        }
+
+    def give_up(self) -> Ending:
+        """End where the last checkpoint is: something else has ended the step in hand."""
+        self._reason = STOPPED
+        return self._make_ending(was_stopped=True)
 
     def snapshot(self) -> Snapshot:
         """Say how far training has come; called by the thread that draws the progress line."""

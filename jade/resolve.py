@@ -1,6 +1,7 @@
 """Bind a configuration to the signatures of its classes: names, defaults, types, variables."""
 
 import copy
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from jade.settings import FIELDS, SECTIONS, TYPES, Settings
 
 DEFAULT = Origin("default")
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
-AMOUNTS = ("train_for", "checkpoint_every", "backup_every", "log_loss_every")
+AMOUNTS = ("train_for", "time_limit", "checkpoint_every", "backup_every", "log_loss_every")
 # What a run cannot do without.
 NEEDED = {
     "model": "There is no model: give --model_conf FILE (or a section 'model' with --config).",
@@ -46,6 +47,16 @@ class Resolved:
     evaluations: dict[str, Blueprint] = field(default_factory=dict)
     evaluate_every: dict[str, Any] = field(default_factory=dict)
     loggers: dict[str, Blueprint] = field(default_factory=dict)
+
+    def change(self, **settings: Any) -> None:
+        """Give settings other values, also in what is written down."""
+        self.values.update(settings)
+        self.expanded.update(settings)
+        self.settings_only(**settings)
+
+    def settings_only(self, **settings: Any) -> None:
+        """Give settings other values for now; what is written down stays."""
+        self.settings = dataclasses.replace(self.settings, **settings)
 
     @property
     def frozen(self) -> dict[str, Any]:

@@ -148,6 +148,10 @@ class RunDir:
     def code(self) -> Path:
         return self.root / "code"
 
+    def former_code(self, attempt: int) -> Path:
+        """The code that an earlier start of the run was made with."""
+        return self.root / f"code.{attempt}"
+
     @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"

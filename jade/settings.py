@@ -13,6 +13,8 @@ from jade.origin import KeyPath
 SECTIONS = ("model", "data", "eval", "loggers")
 # Settings that say where the sections are; a frozen configuration holds the sections themselves.
 FILES = ("config", "model_conf", "data_conf", "eval_conf")
+# What is asked of one start of a run only.
+REQUESTS = ("resume",)
 # Other names under which older configurations know a key.
 ALIASES = {"trainer": "model", "architectures": "arch_impl"}
 # The one setting that may also stand in a section, beside the class that it is about.
@@ -77,6 +79,12 @@ class Settings:
         help="train for '1000 iterations', '0.5 hours', '2 epochs' or any counter of the trainer; "
         "with --epochs, whichever ends first",
     )
+    time_limit: str | None = _setting(
+        metavar="AMOUNT",
+        group=AMOUNT,
+        help="be gone after '55 minutes': stop a little before (a tenth, at most 2 minutes) with a "
+        "checkpoint, exit code 75",
+    )
     stop_when: str | None = _setting(
         metavar="TEST",
         group=AMOUNT,
@@ -112,6 +120,12 @@ class Settings:
     )
     experiments_root: str = _setting(
         "experiments", metavar="DIR", group=OUTPUT, help="where run directories are made"
+    )
+    resume: str | None = _setting(
+        metavar="auto|RUN",
+        group=OUTPUT,
+        help="auto: continue the newest unfinished run of this configuration, or start one; RUN: "
+        "continue this directory or id; amounts such as --epochs are totals",
     )
     run_name: str | None = _setting(metavar="TEXT", group=OUTPUT, help="name shown for the run")
     checkpoint_every: str | None = _setting(

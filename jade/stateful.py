@@ -194,6 +194,23 @@ def load_weights(path: str, value: Any, flat: Mapping[str, Any]) -> None:
         load_checked(path, value, {**value.state_dict(), **state})
 
 
+def overruled(value: Any, state: Any) -> list[str]:
+    """List what was chosen for an optimizer otherwise than in the state that it will have."""
+    if not isinstance(value, torch.optim.Optimizer):
+        return []
+    differences = []
+    for own, stored in zip(value.param_groups, state["param_groups"], strict=True):
+        for key, chosen in own.items():
+            # A scheduler has changed the rate since, and keeps the one that it began with.
+            kept = stored.get("initial_lr" if key == "lr" and "initial_lr" in stored else key)
+            is_choice = type(chosen) in (bool, int, float, tuple) and key != "initial_lr"
+            if is_choice and kept is not None and kept != chosen:
+                differences.append(
+                    f"{key} is {kept} in the checkpoint and {chosen} in the configuration"
+                )
+    return differences
+
+
 def load_checked(name: str, value: Any, state: Any) -> None:
     """Write a state back; what the value itself says against it names the value."""
     try:

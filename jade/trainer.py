@@ -205,6 +205,10 @@ class Trainer(nn.Module):
         Raises:
             CheckpointError: Something is missing or does not fit, and ``strict`` is true.
         """
+        if strict and state["class"] != type(self).__name__:
+            raise CheckpointError(
+                f"The checkpoint is of {state['class']}, not of {type(self).__name__}."
+            )
         found = self._stateful()
         modules, problems = self._fitting(state["modules"], self._module_state())
         states, more = self._fitting(state["stateful"], found)
@@ -215,6 +219,8 @@ class Trainer(nn.Module):
             raise self._misfit(state, problems)
         self.load_state_dict(modules, strict=False)
         for name, value in states.items():
+            for difference in stateful.overruled(found[name], value):
+                logger.warning("%s: %s; the checkpoint's is used.", name, difference)
             stateful.load_checked(name, found[name], value)
         for name, value in values.items():
             setattr(self, name, _beside(getattr(self, name), restored(value)))

@@ -104,6 +104,7 @@ def test_command_line_has_exactly_these_flags():
         "--modules",
         "--notes",
         "--patience",
+        "--resume",
         "--run_name",
         "--seed",
         "--set",
@@ -111,6 +112,7 @@ def test_command_line_has_exactly_these_flags():
         "--stop_when",
         "--tags",
         "--tensorboard",
+        "--time_limit",
         "--train_for",
         "--wandb",
     }

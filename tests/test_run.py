@@ -155,6 +155,7 @@ def test_run_leaves_its_record_behind_l11(train):
         "run.log",
         "status.json",
         "summary.json",
+        "lock",
     }
     status = directory.read_status()
     assert (status["status"], status["reason"], status["exit_code"]) == (
