@@ -1,11 +1,11 @@
 """A run that has ended, as Python sees it."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jade.history import load_history
 from jade.run_dir import RunDir
 from jade.trainer import Trainer
 
@@ -38,15 +38,8 @@ class FinishedRun:
 
     def history(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one mapping per logged step, without what was not logged there."""
-        with RunDir(self.directory).metrics.open(newline="") as file:
-            return [
-                {key: float(value) for key, value in row.items() if value}
-                for row in csv.DictReader(file)
-            ]
+        return load_history(RunDir(self.directory).metrics)
 
     def pictures(self) -> list[Path]:
         """List the newest picture of each evaluation."""
-        newest: dict[Path, Path] = {}
-        for picture in sorted(RunDir(self.directory).evaluations.rglob("*.png")):
-            newest[picture.parent] = picture
-        return list(newest.values())
+        return RunDir(self.directory).pictures()

@@ -5,4 +5,6 @@ COMMANDS = {
     "train": "train a model",
     "check": "check a configuration without running it",
     "config": "print the resolved configuration with the source of each value",
+    "runs": "list runs: how they stand, how far they are, and how good",
+    "show": "show all about one run, with its curves",
 }
