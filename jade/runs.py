@@ -235,6 +235,8 @@ def _ambiguous(text: str, runs: Sequence[RunSummary]) -> str:
 
 
 def _missing(text: str, root: Path, runs: Sequence[RunSummary]) -> str:
+    if Path(text).is_dir():
+        return f"{text} is not the directory of a run. `jade runs {text}` lists those below it."
     if not root.is_dir():
         return f"There is no run {text!r}, and no folder {root} with runs in it."
     if not runs:

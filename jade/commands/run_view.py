@@ -1,10 +1,11 @@
 """What commands that show runs share: the console, colours, bars and numbers."""
 
 import contextlib
+import io
 import math
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from jade.progress.status import one_line
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING
@@ -31,6 +32,9 @@ def make_console(width: int | None = None) -> "Console":
     """Make the console that shows runs; what is not a terminal gets plain text, never cut."""
     from rich.console import Console
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal cannot show is no reason to show nothing.
+        sys.stdout.reconfigure(errors="replace")
     if not sys.stdout.isatty():
         width = ENDLESS
     return Console(width=width, markup=False, emoji=False, highlight=False)
@@ -44,8 +48,9 @@ def print_lines(console: "Console", lines: "Iterable[Text]", *, cut: bool) -> No
         for line in lines:
             print(line.plain.rstrip())
     else:
+        overflow: Literal["crop", "ellipsis"] = "crop" if is_ascii_only(console) else "ellipsis"
         text = Text("\n").join(lines)
-        console.print(text, soft_wrap=not cut, no_wrap=cut, overflow="ellipsis" if cut else None)
+        console.print(text, soft_wrap=not cut, no_wrap=cut, overflow=overflow if cut else None)
 
 
 def is_ascii_only(console: "Console") -> bool:

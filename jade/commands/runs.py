@@ -1,7 +1,6 @@
 """List the runs below a folder."""
 
 import argparse
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -132,6 +131,8 @@ def _make_columns(
     runs: Sequence["RunSummary"], bar_width: int, *, ascii_only: bool
 ) -> "dict[str, list[Text]]":
     """Render the cells of each column; a column that says nothing of any run is left out."""
+    import socket
+
     from jade.commands.run_view import render_progress, render_status, render_text
     from jade.run_dir import FAILED
     from jade.timespan import render_age, render_duration
