@@ -22,9 +22,8 @@ def load_history(path: Path) -> list[dict[str, float]]:
 
 
 def _parse_row(header: list[str], cells: list[str]) -> dict[str, float] | None:
-    if len(cells) != len(header):
-        return None
     try:
+        # Strict: too few or too many cells are a ValueError, as is a cell without a number.
         return {name: float(cell) for name, cell in zip(header, cells, strict=True) if cell}
     except ValueError:
         return None

@@ -161,6 +161,17 @@ def test_run_of_another_host_is_judged_by_its_signs_of_life(tmp_path, age_s, sta
     assert status_of(run) == status
 
 
+def test_run_that_ends_while_it_is_looked_at_is_not_crashed(tmp_path, monkeypatch):
+    run = write_run(tmp_path, "ending", "running")
+
+    def end(directory):
+        run.write_status("finished")
+        return False
+
+    monkeypatch.setattr("jade.runs.is_held", end)
+    assert status_of(run) == "finished"
+
+
 def test_run_that_ended_well_is_never_crashed(tmp_path):
     assert status_of(write_run(tmp_path, "done", "preempted", updated=0)) == "preempted"
 

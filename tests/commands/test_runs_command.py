@@ -93,7 +93,15 @@ def test_runs_on_a_wide_terminal_show_the_beginning_of_the_reason(root):
     lines = show_on_terminal(["runs"], columns=140).plain
 
     assert max(map(len, lines)) == 140
-    assert any("RuntimeError: far" in line and line.endswith("…") for line in lines)
+    (cut,) = (line for line in lines if line.endswith("…"))
+    assert "RuntimeError: far" in cut
+
+
+def test_runs_on_a_narrow_terminal_leave_out_bar_and_reason(root):
+    header, *lines = show_on_terminal(["runs"], columns=80).plain
+
+    assert "reason" not in header
+    assert not any("━" in line or line.endswith("…") for line in lines)
 
 
 def test_runs_on_a_terminal_without_unicode_are_ascii(root):

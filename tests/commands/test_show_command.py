@@ -73,11 +73,11 @@ def test_show_draws_each_metric_once(trained, show):
 def test_show_marks_lowest_and_highest_and_best(tmp_path, show):
     best = {"metric": "Error", "value": 1.0, "iteration": 10, "mode": "min"}
     run = write_run(tmp_path, "x", best=best)
-    log_metrics(run, [{"Error": 3.0}, {"Error": 1.0}, {"Error": float("nan")}, {"Error": 2.5}])
+    log_metrics(run, [{"Error": value} for value in (float("nan"), 1.0, 3.0, 2.5)])
 
     (row,) = (line for line in show(run.root).splitlines() if "best" in line)
 
-    assert row.split() == ["Error", "2.5", "1", "10", "3", "0", "best", "1", "at", "10"]
+    assert row.split() == ["Error", "2.5", "1", "10", "3", "20", "best", "1", "at", "10"]
 
 
 def test_show_draws_a_metric_under_two_names_once(tmp_path, show):
