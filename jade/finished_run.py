@@ -43,7 +43,4 @@ class FinishedRun:
 
     def pictures(self) -> list[Path]:
         """List the newest picture of each evaluation."""
-        newest: dict[Path, Path] = {}
-        for picture in sorted(RunDir(self.directory).evaluations.rglob("*.png")):
-            newest[picture.parent] = picture
-        return list(newest.values())
+        return RunDir(self.directory).pictures()

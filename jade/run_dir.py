@@ -189,6 +189,13 @@ class RunDir:
         parts = [part.replace(".", "%2E") if not part.strip(".") else part for part in parts]
         return self.evaluations.joinpath(*parts) / f"{iteration:08d}"
 
+    def pictures(self) -> list[Path]:
+        """List the newest picture of each evaluation."""
+        newest: dict[Path, Path] = {}
+        for picture in sorted(self.evaluations.rglob("*.png")):
+            newest[picture.parent] = picture
+        return list(newest.values())
+
     @classmethod
     def create(cls, experiments_root: Path, run_id: str | None = None) -> "RunDir":
         """Create the directory of a new run; the id is drawn when none is given."""

@@ -51,6 +51,7 @@ class Best:
 
     def __init__(self, metric: str, mode: str, min_delta: float = 0.0) -> None:
         self.metric = metric
+        self.mode = mode
         self.value: float | None = None
         self.iteration: int | None = None
         self.num_without_improvement = 0
@@ -81,7 +82,12 @@ class Best:
         """Return the best value and where it was, if there is one."""
         if self.value is None:
             return None
-        return {"metric": self.metric, "value": self.value, "iteration": self.iteration}
+        return {
+            "metric": self.metric,
+            "value": self.value,
+            "iteration": self.iteration,
+            "mode": self.mode,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next update needs."""

@@ -530,7 +530,9 @@ print("modules:", *sys.modules)
 """
 
 
-@pytest.mark.parametrize("tokens", [["--help"], ["train", "--help"]])
+@pytest.mark.parametrize(
+    "tokens", [["--help"], ["train", "--help"], ["runs", "--help"], ["show", "--help"]]
+)
 def test_help_loads_nothing_heavy(tokens):
     # -S: what an installation imports at every start is not ours.
     result = subprocess.run(

@@ -386,7 +386,7 @@ def test_patience_ends_training_r6(tmp_path):
     )
     assert outcome.ending.reason == "no improvement of E in 3 evaluations"
     assert outcome.trainer.epochs == 2 + 3
-    assert outcome.ending.best == {"metric": "E", "value": 6, "iteration": 4}
+    assert outcome.ending.best == {"metric": "E", "value": 6, "iteration": 4, "mode": "min"}
 
 
 def test_end_training_from_an_evaluation_ends_training_r6(tmp_path):

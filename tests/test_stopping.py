@@ -45,7 +45,7 @@ def test_best_value_and_its_iteration_are_kept(mode, values, best):
     record = Best("m", mode)
     news = [record.update({"m": value}, i) for i, value in enumerate(values)]
     assert news == [True, True, False]
-    assert record.summary() == {"metric": "m", "value": best, "iteration": 1}
+    assert record.summary() == {"metric": "m", "value": best, "iteration": 1, "mode": mode}
 
 
 def test_best_ignores_nan_even_at_first_s8():

@@ -7,4 +7,6 @@ COMMANDS = {
     "check": "check a configuration without running it",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",
+    "runs": "list runs: how they stand, how far they are, and how good",
+    "show": "show all about one run, with its curves",
 }

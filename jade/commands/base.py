@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jade.command_line import ArgumentParser, add_settings, collect_overrides
+from jade.errors import ConfigError, closest
 
 if TYPE_CHECKING:
     from jade.config import Configuration
@@ -71,6 +72,22 @@ def parse(
         return parser.parse_known_args(list(tokens))
     except SystemExit:
         return None
+
+
+def parse_all(parser: argparse.ArgumentParser, tokens: Sequence[str]) -> argparse.Namespace | None:
+    """Parse arguments of which none may be left over; None if the help was asked for."""
+    parsed = parse(parser, tokens)
+    if parsed is None:
+        return None
+    namespace, rest = parsed
+    if rest:
+        flag = rest[0].partition("=")[0]
+        what = f"There is no flag {flag}." if flag.startswith("-") else f"{flag!r} is too much."
+        known = [name for action in parser._actions for name in action.option_strings]
+        meant = closest(flag, known) if flag.startswith("-") else None
+        hint = f" Did you mean {meant}?" if meant else ""
+        raise ConfigError(f"{what}{hint} See {parser.prog} --help.")
+    return namespace
 
 
 def load_configuration(overrides: "Sequence[Override]") -> "Configuration":
