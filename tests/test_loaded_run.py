@@ -330,10 +330,10 @@ def test_trusted_code_includes_what_the_project_imports_from_beside_its_modules(
         text.replace("self.opt =", "self.size = SIZE\n        self.opt =", 1),
     )
     directory = trained()
-    project.write("toolbox/sizes.py", "SIZE = 6\n")
-    for path in (project.root / "toolbox").rglob("*.pyc"):
-        path.unlink()
+    assert (directory / "code/toolbox/sizes.py").read_text() == "SIZE = 5\n"
+    sys.modules["toolbox.sizes"].SIZE = 6
     assert load_run(directory, trust_code=True).trainer().size == 5
+    assert sys.modules["toolbox.sizes"].SIZE == 6
 
 
 def test_two_runs_with_different_code_of_the_same_names_keep_their_own_classes(project, trained):
@@ -356,6 +356,24 @@ def test_two_runs_with_different_code_of_the_same_names_keep_their_own_classes(p
     # Again, after the other one: a run has its classes once.
     assert type(runs[0].trainer()) is type(old)
     assert runs[0].trainer().size == 2
+
+
+@pytest.mark.parametrize(("folder", "beside"), [("nets", "factor"), ("../nets", "factors")])
+def test_two_runs_with_different_files_beside_their_architectures_keep_their_own(
+    project, trained, folder, beside
+):
+    outside = (project.root / folder).resolve()
+    outside.mkdir()
+    text = (project.root / "modules/architectures/small.py").read_text()
+    text = text.replace("super().__init__()", "super().__init__()\n        self.factor = FACTOR")
+    (outside / "small.py").write_text(f"from {beside} import FACTOR\n{text}")
+    runs = []
+    for factor in (2, 30):
+        (outside / f"{beside}.py").write_text(f"FACTOR = {factor}\n")
+        runs.append(trained(f"--arch_impl={outside}/small.py"))
+    (outside / f"{beside}.py").write_text("FACTOR = 400\n")
+    loaded = [load_run(directory, trust_code=True).trainer().net.factor for directory in runs]
+    assert [*loaded, load_run(runs[0]).trainer().net.factor] == [2, 30, 400]
 
 
 def test_trusted_code_from_outside_the_project_is_found(project, trained, tmp_path):
