@@ -280,8 +280,9 @@ def imported_below(folders: Iterable[Path]) -> set[Path]:
     # An environment may stand within a project; what it holds is no part of that.
     others = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
     foreign = tuple(f"{folder}{os.sep}" for folder in others)
-    modules = {name: module for name, module in list(sys.modules.items()) if name != "__main__"}
-    files = [getattr(module, "__file__", None) for module in modules.values()]
+    # The main program only calls us; multiprocessing knows it by another name, too.
+    modules = [m for m in list(sys.modules.values()) if m is not sys.modules.get("__main__")]
+    files = [getattr(module, "__file__", None) for module in modules]
     own = {f for f in files if f and f.startswith(prefixes) and not f.startswith(foreign)}
     return {Path(f).resolve() for f in own if f.endswith(".py") and not _is_installed(Path(f))}
 
