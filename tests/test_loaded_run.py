@@ -284,6 +284,19 @@ def test_code_of_the_run_is_not_executed_unless_it_is_trusted(project, trained):
     assert mark.exists()
 
 
+def test_run_that_has_kept_no_code_says_so_when_it_is_trusted(trained):
+    directory = trained()
+    shutil.rmtree(directory / "code")
+    with pytest.raises(ConfigError, match=r"has kept no code"):
+        load_run(directory, trust_code=True).trainer()
+
+
+def test_checkpoint_of_another_place_is_loaded_by_its_path(trained, tmp_path):
+    first, second = trained(), trained("--epochs=1")
+    shutil.copy(second / "checkpoints/last.pt", tmp_path / "mine.pt")
+    assert load_run(first).trainer(tmp_path / "mine.pt").iterations == 3
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
