@@ -14,7 +14,7 @@ from jade.origin import Origin
 from jade.overrides import Override
 from jade.run import Circumstances, execute
 from jade.run_dir import INTERRUPTED
-from jade.saved_runs import default_root, find_run
+from jade.runs import find_directory
 from jade.schedule import parse_amount
 from jade.settings import FIELDS
 
@@ -86,7 +86,7 @@ def resume(
         additional=None if additional is None else str(additional),
     )
     root = settings.get("experiments_root")
-    directory = find_run(run, Path(root) if root else default_root())
+    directory = find_directory(run, Path(root) if root else None)
     arguments = _as_overrides("resume", settings, overrides)
     limits = None if total is None else parse_amount(total, "total", zero=True)
     sources = Sources(

@@ -39,7 +39,8 @@ def _setting_problems(resolved: Resolved) -> Iterator[str]:
             parse_threshold(settings.stop_when)
         except ConfigError as error:
             yield str(error)
-    if settings.load is not None:
+    # A run that is continued has its weights.
+    if settings.load is not None and settings.resume is None:
         try:
             find_weights(settings.load, Path(settings.experiments_root))
         except ConfigError as error:

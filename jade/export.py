@@ -93,7 +93,7 @@ def _describe_metrics(
     best = content.get("best") or {}
     return {
         "last": {name: value for name, value in last.items() if name != STEP},
-        "checkpoint": dict(content.get("latest") or {}),
+        "checkpoint": dict(content["journal"]["latest"]),
         "best": {"metric": config.get("best_metric"), **_pick(best, "value", "iteration")}
         if best
         else None,

@@ -38,8 +38,7 @@ class FinishedRun:
 
     def history(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one mapping per logged step, without what was not logged there."""
-        table = MetricsTable.load(RunDir(self.directory).metrics)
-        return [{k: value for k, value in row.items() if value is not None} for row in table]
+        return MetricsTable.load(RunDir(self.directory).metrics).records()
 
     def pictures(self) -> list[Path]:
         """List the newest picture of each evaluation."""

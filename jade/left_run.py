@@ -13,11 +13,11 @@ import torch
 from jade import checkpoint, seal
 from jade.code_copy import CodeCopy
 from jade.errors import CheckpointError, ConfigError
-from jade.lock import is_held
 from jade.origin import Origin
 from jade.overrides import Override
-from jade.run_dir import FINISHED, PERIODIC, RunDir
-from jade.saved_runs import list_runs, load_config, read_json
+from jade.run_dir import FINISHED, PERIODIC, RUNNING, RunDir
+from jade.runs import find_runs
+from jade.saved_runs import load_config, read_json
 from jade.schedule import EPOCHS, Amount, Clock, parse_amount
 
 # What must be the same for a run to be the one that is meant; the rest may change on the way.
@@ -137,13 +137,12 @@ def find_changes(directory: RunDir) -> list[str]:
 
 def find_unfinished(root: Path, frozen: Mapping[str, Any]) -> RunDir | None:
     """Find the newest run of a configuration that is not at its end and that nobody is in."""
-    for run_id in list_runs(root):
-        directory = RunDir(root / run_id)
+    for run in find_runs(root):
+        directory = RunDir(run.path)
         known = _load_config(directory)
-        if known is None or not _is_same(known, frozen) or is_held(directory.root):
+        if known is None or run.status == RUNNING or not _is_same(known, frozen):
             continue
-        status = read_json(directory.status_file).get("status")
-        if status != FINISHED or _asks_for_more(known, frozen):
+        if run.status != FINISHED or _asks_for_more(known, frozen):
             return directory
     return None
 

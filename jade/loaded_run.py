@@ -16,11 +16,10 @@ from jade.export import Exported, export_run
 from jade.metrics_table import MetricsTable
 from jade.rebuild import Rebuilder, adopt_stored, ready
 from jade.run_dir import RunDir
+from jade.runs import find_directory
 from jade.saved_runs import (
     SavedCheckpoint,
-    default_root,
     find_checkpoint,
-    find_run,
     list_checkpoints,
     load_config,
     read_json,
@@ -43,8 +42,8 @@ def load_run(
     Raises:
         ConfigError: There is no such run.
     """
-    folder = default_root() if root is None else Path(root)
-    return LoadedRun(find_run(path_or_id, folder), trust_code=trust_code)
+    directory = find_directory(path_or_id, None if root is None else Path(root))
+    return LoadedRun(directory, trust_code=trust_code)
 
 
 class LoadedRun:

@@ -2,6 +2,7 @@
 
 import csv
 import html
+import io
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,15 +23,18 @@ class MetricsTable:
 
     @classmethod
     def load(cls, path: Path) -> "MetricsTable":
-        """Load a file; a row that is just being written is left out, and no file is no row."""
-        if not path.is_file():
+        """Load a file, also one that is being written; no file is no row."""
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
             return cls([STEP], [])
-        with path.open(newline="", encoding="utf-8") as file:
-            # A row that is cut has no end of line, and may end within a number.
-            lines = [line for line in file if line.endswith("\n")]
-        header, *rows = csv.reader(lines) if lines else [[STEP]]
-        whole = (row for row in rows if len(row) == len(header))
-        return cls(header, [dict(zip(header, map(_number, row), strict=True)) for row in whole])
+        whole = text[: text.rfind("\n") + 1]
+        header, *rows = [*csv.reader(io.StringIO(whole, newline=""))] or [[STEP]]
+        return cls(header, [row for cells in rows if (row := _parse_row(header, cells))])
+
+    def records(self) -> list[dict[str, float]]:
+        """Return one mapping per logged step, without what was not logged there."""
+        return [{k: v for k, v in row.items() if v is not None} for row in self.rows]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -88,6 +92,14 @@ class MetricsTable:
     def _size(self) -> str:
         left_out = len(self.rows) > SHOWN_ROWS
         return f"{len(self.rows)} rows" + (f", the last {SHOWN_ROWS} shown" if left_out else "")
+
+
+def _parse_row(header: Sequence[str], cells: Sequence[str]) -> dict[str, float | None] | None:
+    try:
+        # Strict: too few or too many cells are a ValueError, as is a cell without a number.
+        return dict(zip(header, map(_number, cells), strict=True))
+    except ValueError:
+        return None
 
 
 def _number(text: str) -> float | None:

@@ -30,7 +30,8 @@ from jade.provenance import Provenance
 from jade.record import RunLog
 from jade.resolve import Resolved, resolve
 from jade.run_dir import FINISHED, RunDir, check_writable, remove_asides
-from jade.saved_runs import find_run, read_json
+from jade.runs import find_directory
+from jade.saved_runs import read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
 from jade.session import Session
@@ -128,7 +129,7 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
         if directory is None:
             return None
     else:
-        directory = find_run(wanted, root)
+        directory = find_directory(wanted, root)
     stack.enter_context(RunLock(directory.root))
     remove_asides(directory.checkpoints)
     for change in find_changes(directory):

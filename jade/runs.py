@@ -121,6 +121,14 @@ def find_run(wanted: str | Path, root: Path | None = None) -> RunSummary:
     raise ConfigError(_ambiguous(text, matches) if matches else _missing(text, root, runs))
 
 
+def find_directory(wanted: str | Path, root: Path | None = None) -> RunDir:
+    """Find the directory of a run as ``find_run`` does; one that never began is refused."""
+    directory = RunDir(find_run(wanted, root).path.resolve())
+    if not directory.config.is_file():
+        raise ConfigError(f"The run {directory.root} has no config.yml: it did not even begin.")
+    return directory
+
+
 def load_run_summary(directory: Path) -> RunSummary | None:
     """Load how a run stands; None if the directory is not that of a run."""
     run = RunDir(directory)
@@ -241,7 +249,9 @@ def _missing(text: str, root: Path, runs: Sequence[RunSummary]) -> str:
         return f"There is no run {text!r}, and no folder {root} with runs in it."
     if not runs:
         return f"There is no run {text!r}: below {root} there is none at all."
-    meant = closest(text, [run.id for run in runs], likeness=0.8)
+    # Ids that were drawn begin with the time, so all of a day are alike: the end tells them apart.
+    ending = [run.id for run in runs if run.id.endswith(text)]
+    meant = ending[0] if len(ending) == 1 else closest(text, [r.id for r in runs], likeness=0.8)
     hint = f" Did you mean {meant!r}?" if meant else ""
     newest = ", ".join(run.id for run in runs[:LISTED])
     return f"There is no run {text!r} below {root}.{hint} The newest: {newest}."

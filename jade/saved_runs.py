@@ -1,14 +1,13 @@
-"""Find saved runs by directory or id, and their checkpoints by name."""
+"""Read what a saved run keeps: its configuration, its records, its checkpoints by name."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jade.envvars import read_environment
-from jade.errors import ConfigError, closest, suggest
+from jade.errors import ConfigError, suggest
 from jade.run_dir import PERIODIC, RunDir
+from jade.seal import read_iteration
 from jade.yaml_file import load_mapping
 
 BEST, LAST, PERIODICALLY = "best", "last", "periodic"
@@ -16,43 +15,11 @@ BEST, LAST, PERIODICALLY = "best", "last", "periodic"
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A checkpoint of a run; the iteration of the last and the best one stands in the file only."""
+    """A checkpoint of a run; the iteration is None for a file that does not end as it should."""
 
     path: Path
     kind: str
     iteration: int | None = None
-
-
-def default_root() -> Path:
-    """Return where run directories are when nobody says it; a file .env may."""
-    return Path(read_environment(os.environ, None).get("EXPERIMENTS_ROOT") or "experiments")
-
-
-def find_run(path_or_id: str | Path, root: Path) -> RunDir:
-    """Find a run by its directory, or by its id below a folder."""
-    given = Path(path_or_id)
-    for folder in (given, root / given):
-        if RunDir(folder).config.is_file():
-            return RunDir(folder.resolve())
-    if given.is_dir():
-        raise ConfigError(f"{given} is not the directory of a run: it has no config.yml.")
-    ids = list_runs(root)
-    none = "" if ids else f" There are no runs in {root}."
-    raise ConfigError(f"There is no run {str(given)!r} here or in {root}.{none}{_hint(given, ids)}")
-
-
-def list_runs(root: Path) -> list[str]:
-    """List the ids of the runs below a folder, the newest first, as far as ids tell."""
-    found = root.iterdir() if root.is_dir() else ()
-    return sorted((path.name for path in found if RunDir(path).config.is_file()), reverse=True)
-
-
-def _hint(given: Path, ids: list[str]) -> str:
-    # Ids that were drawn begin with the time, so all of a day are alike: the end tells them apart.
-    ending = [name for name in ids if name.endswith(given.name)]
-    meant = ending[0] if len(ending) == 1 else closest(given.name, ids)
-    listed = suggest("", ids[:5])
-    return (f" Did you mean {meant!r}?" if meant else "") + listed
 
 
 def load_config(directory: RunDir) -> dict[str, Any]:
@@ -73,10 +40,12 @@ def read_json(path: Path) -> dict[str, Any]:
 def list_checkpoints(directory: RunDir) -> list[SavedCheckpoint]:
     """List the checkpoints of a run: the last, the best, and those on the way, oldest first."""
     named = {LAST: directory.last_checkpoint, BEST: directory.best_checkpoint}
-    found = [SavedCheckpoint(path, kind) for kind, path in named.items() if path.is_file()]
-    if not directory.checkpoints.is_dir():
-        return found
-    for path in directory.periodic_checkpoints():
+    found = [
+        SavedCheckpoint(path, kind, read_iteration(path))
+        for kind, path in named.items()
+        if path.is_file()
+    ]
+    for path in directory.periodic_checkpoints() if directory.checkpoints.is_dir() else ():
         match = PERIODIC.fullmatch(path.name)
         found.append(SavedCheckpoint(path, PERIODICALLY, int(match[1]) if match else None))
     return found

@@ -8,7 +8,8 @@ from typing import Any
 from jade import checkpoint
 from jade.errors import CheckpointError, ConfigError, suggest
 from jade.model_file import SUFFIX, ModelFile, is_model_file
-from jade.saved_runs import find_checkpoint, find_run
+from jade.runs import find_directory
+from jade.saved_runs import find_checkpoint
 from jade.seeding import isolated_rng
 from jade.settings import Settings
 from jade.trainer import Trainer
@@ -30,7 +31,7 @@ def find_weights(given: str, root: Path) -> Path:
     if path.suffix in (".pt", SUFFIX):
         near = [item.name for item in path.parent.glob(f"*{path.suffix}")]
         raise ConfigError(f"There is no file {given}.{suggest(path.name, near)}")
-    return find_checkpoint(find_run(given, root)).path
+    return find_checkpoint(find_directory(given, root)).path
 
 
 def load_weights(trainer: Trainer, settings: Settings) -> None:

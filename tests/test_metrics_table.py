@@ -69,3 +69,45 @@ def test_table_becomes_a_frame_where_pandas_is_installed(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ComponentError, match=r"pip install pandas"):
         table.to_pandas()
+
+
+TABLE = "iteration,loss,a/b\n0,1.5,\n10,nan,2\n"
+
+
+def test_records_has_a_row_per_step_without_what_was_not_logged(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text(TABLE)
+
+    first, second = MetricsTable.load(path).records()
+
+    assert first == {"iteration": 0, "loss": 1.5}
+    assert second["loss"] != second["loss"]
+    assert second["a/b"] == 2
+
+
+def test_records_leaves_out_a_row_that_is_being_written(tmp_path):
+    path = tmp_path / "metrics.csv"
+    for end in range(len(TABLE)):
+        path.write_text(TABLE[:end])
+        # Every cut is before the last line break, so the second row is never whole.
+        assert len(MetricsTable.load(path).records()) == TABLE[:end].count(
+            "\n", len("iteration,loss,a/b\n")
+        )
+
+
+def test_records_leaves_out_rows_that_make_no_sense(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"iteration,loss\n1\n2,x\n3,\xff\n4,5\n")
+
+    assert MetricsTable.load(path).records() == [{"iteration": 4, "loss": 5}]
+
+
+def test_records_without_a_file_is_empty(tmp_path):
+    assert MetricsTable.load(tmp_path / "metrics.csv").records() == []
+
+
+def test_records_keeps_names_with_commas_and_line_breaks(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text('iteration,"a,\nb"\n1,2\n')
+
+    assert MetricsTable.load(path).records() == [{"iteration": 1, "a,\nb": 2}]

@@ -36,10 +36,10 @@ def main(tokens: list[str], program: str) -> int:
     except SystemExit:
         return 0
     from jade.export import export_run
-    from jade.saved_runs import default_root, find_run
+    from jade.runs import find_directory
 
     root = namespace.experiments_root
-    run = find_run(namespace.run, default_root() if root is None else Path(root))
+    run = find_directory(namespace.run, None if root is None else Path(root))
     exported = export_run(run, Path(namespace.file), namespace.checkpoint)
     print(
         f"{exported.path}: {exported.checkpoint} checkpoint of run {exported.run_id}, iteration "

@@ -51,7 +51,7 @@ def main(tokens: list[str], program: str) -> int:
 
 def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration":
     from jade.left_run import continue_run
-    from jade.saved_runs import default_root, find_run
+    from jade.runs import find_directory
     from jade.schedule import parse_amount
 
     if namespace.total is not None and namespace.additional is not None:
@@ -62,5 +62,5 @@ def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration
     if namespace.total is not None:
         total = parse_amount(namespace.total, "--total", zero=True)
     root = getattr(namespace, "experiments_root", None)
-    directory = find_run(namespace.run, Path(root) if root else default_root())
+    directory = find_directory(namespace.run, Path(root) if root else None)
     return load_configuration(continue_run(directory, collect_overrides(namespace, rest), total))
