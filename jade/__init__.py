@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ConfigError,
         DeviceError,
         JadeError,
+        MissingDataError,
         NonFiniteLossError,
         RunInUseError,
         TrainingError,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     )
     from jade.eval import DatasetEvaluation, Evaluation
     from jade.finished_run import FinishedRun
+    from jade.loaded_model import LoadedModel, load_model
+    from jade.loaded_run import LoadedRun, load_run
     from jade.loggers.base import Logger
     from jade.media import Media
     from jade.trainer import Trainer
@@ -35,10 +38,16 @@ _HOMES = {
     "Logger": "jade.loggers.base",
     "FinishedRun": "jade.finished_run",
     "train": "jade.api",
+    "resume": "jade.api",
+    "load_model": "jade.loaded_model",
+    "LoadedModel": "jade.loaded_model",
+    "load_run": "jade.loaded_run",
+    "LoadedRun": "jade.loaded_run",
     "JadeError": "jade.errors",
     "ConfigError": "jade.errors",
     "VariableError": "jade.errors",
     "ComponentError": "jade.errors",
+    "MissingDataError": "jade.errors",
     "DeviceError": "jade.errors",
     "CheckpointError": "jade.errors",
     "RunInUseError": "jade.errors",
@@ -55,13 +64,19 @@ __all__ = [
     "Evaluation",
     "FinishedRun",
     "JadeError",
+    "LoadedModel",
+    "LoadedRun",
     "Logger",
     "Media",
+    "MissingDataError",
     "NonFiniteLossError",
     "RunInUseError",
     "Trainer",
     "TrainingError",
     "VariableError",
+    "load_model",
+    "load_run",
+    "resume",
     "train",
 ]
 

@@ -8,11 +8,14 @@ from typing import Any
 from jade.config import Sources, load
 from jade.errors import ConfigError, suggest
 from jade.finished_run import FinishedRun
+from jade.left_run import continue_run
 from jade.loggers.base import Logger
 from jade.origin import Origin
 from jade.overrides import Override
-from jade.run import execute
+from jade.run import Circumstances, execute
 from jade.run_dir import INTERRUPTED
+from jade.saved_runs import default_root, find_run
+from jade.schedule import parse_amount
 from jade.settings import FIELDS
 
 
@@ -44,20 +47,70 @@ def train(  # noqa: PLR0913 - each is a part of the configuration
         KeyboardInterrupt: The run was interrupted; its last checkpoint is written.
     """
     given = {"model": model, "data": data, "eval": eval}
+    circumstances = Circumstances(loggers=loggers, show_progress=show_progress)
     sections = {key: value for key, value in given.items() if isinstance(value, Mapping)}
     paths = {f"{k}_conf": v for k, v in given.items() if isinstance(v, (str, Path))}
+    arguments = _as_overrides("train", {**paths, "arch_impl": arch_impl, **settings}, overrides)
+    sources = Sources(sections=sections, arguments=arguments, environ=dict(os.environ))
+    return _run(sources, circumstances)
+
+
+def resume(
+    run: str | Path,
+    *,
+    total: str | int | None = None,
+    additional: str | int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    loggers: Sequence[Logger] = (),
+    show_progress: bool = True,
+    **settings: Any,
+) -> FinishedRun:
+    """Continue a run that was stopped, killed or has failed, exactly where it was left.
+
+    Args:
+        run: Its directory, or its id below ``experiments_root``.
+        total: How long to train in all (``"20 epochs"``), if not as long as it was told to.
+        additional: How much longer to train, from where it was left.
+        overrides: Dotted keys and values that differ from the configuration of the run.
+        loggers: Further destinations for metrics.
+        show_progress: Whether to draw the progress line.
+        settings: Any setting of ``jade train --help``: ``device="cpu"``, ...
+
+    Raises:
+        ConfigError: Something does not fit; the run is as it was.
+        RunInUseError: Another process is in it.
+    """
+    circumstances = Circumstances(
+        loggers=loggers,
+        show_progress=show_progress,
+        additional=None if additional is None else str(additional),
+    )
+    root = settings.get("experiments_root")
+    directory = find_run(run, Path(root) if root else default_root())
+    arguments = _as_overrides("resume", settings, overrides)
+    limits = None if total is None else parse_amount(total, "total", zero=True)
+    sources = Sources(
+        arguments=continue_run(directory, arguments, limits), environ=dict(os.environ)
+    )
+    return _run(sources, circumstances)
+
+
+def _as_overrides(
+    function: str, settings: Mapping[str, Any], overrides: Mapping[str, Any] | None
+) -> list[Override]:
     unknown = [key for key in settings if key not in FIELDS]
     if unknown:
-        raise ConfigError(f"train() takes no {unknown[0]!r}.{suggest(unknown[0], FIELDS)}")
-    flat = {**paths, "arch_impl": arch_impl, **settings}
-    arguments = [
+        raise ConfigError(f"{function}() takes no {unknown[0]!r}.{suggest(unknown[0], FIELDS)}")
+    flat = [
         Override(key, _as_text(value), Origin(f"argument {key}="))
-        for key, value in flat.items()
+        for key, value in settings.items()
         if value is not None
     ]
-    arguments += [Override(k, v, Origin("overrides=")) for k, v in (overrides or {}).items()]
-    sources = Sources(sections=sections, arguments=arguments, environ=dict(os.environ))
-    finished = execute(load(sources), loggers=loggers, show_progress=show_progress)
+    return flat + [Override(k, v, Origin("overrides=")) for k, v in (overrides or {}).items()]
+
+
+def _run(sources: Sources, circumstances: Circumstances) -> FinishedRun:
+    finished = execute(load(sources), circumstances)
     if finished.status == INTERRUPTED:
         # Whoever pressed Ctrl-C does not want what comes after this call either.
         raise KeyboardInterrupt(f"{finished.reason}; its state is in {finished.directory}")

@@ -1,14 +1,14 @@
 """Turn a resolved configuration into a device, datasets, a trainer, evaluations and loggers."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from jade.components import Architectures, Blueprint, LazyComponents
+from jade import stateful
+from jade.components import Architectures, Blueprint, Buildable, LazyComponents
 from jade.errors import ComponentError, DeviceError, suggest
 from jade.eval import Evaluation
 from jade.loggers.base import Logger
@@ -17,6 +17,7 @@ from jade.loss_window import LossWindow
 from jade.resolve import Resolved
 from jade.seeding import derive, isolated_rng
 from jade.trainer import Trainer
+from jade.warm_start import load_weights
 
 logger = logging.getLogger(__name__)
 
@@ -60,44 +61,64 @@ def _has_mps() -> bool:
     return bool(torch.backends.mps.is_available())
 
 
-def find_architecture_file(name: str | None, roots: Sequence[Path]) -> Path | None:
-    """Return the file that ``--arch_impl`` names: a path, or the name of a file in modules."""
-    if name is None:
-        return None
-    if Path(name).is_file():
-        return Path(name)
-    stem = name.removesuffix(".py")
-    folders = [folder for root in roots for folder in (root / "architectures", root)]
-    for folder in folders:
-        if (folder / f"{stem}.py").is_file():
-            return folder / f"{stem}.py"
-    known = [path.stem for folder in folders for path in folder.glob("*.py")]
-    raise ComponentError(f"arch_impl: there is no file {name}.{suggest(Path(stem).name, known)}")
-
-
 class Datasets(LazyComponents):
     """The datasets of a run, each built on first access with random numbers of its own.
 
     So it does not matter who asks first: an evaluation, or the trainer in the middle of a step.
     """
 
-    def __init__(self, blueprints: Mapping[str, Blueprint], seed: int) -> None:
+    def __init__(self, blueprints: Mapping[str, Buildable], seed: int) -> None:
         super().__init__(blueprints, "dataset")
         self._seed = seed
+        self._states: dict[str, Any] = {}
+
+    def _build(self, name: str) -> Any:
+        with isolated_rng(derive(self._seed, "dataset", name)):
+            return super()._build(name)
 
     def __getitem__(self, name: str) -> Any:
-        if name in self._built:
-            return self._built[name]
-        with isolated_rng(derive(self._seed, "dataset", name)):
-            return super().__getitem__(name)
+        is_new = name not in self._built
+        dataset = super().__getitem__(name)
+        if is_new:
+            self._set_generators(name)
+        return dataset
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the generators that datasets have of their own."""
+        return {
+            name: {k: stateful.state_of(g) for k, g in stateful.find_generators(dataset)}
+            for name, dataset in self._built.items()
+        }
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Put the generators back, those of a dataset that is built later when it is built."""
+        self._states = dict(states)
+        for name in self._built:
+            self._set_generators(name)
+
+    def _set_generators(self, name: str) -> None:
+        states = self._states.pop(name, {})
+        for path, generator in stateful.find_generators(self._built[name]):
+            if path in states:
+                stateful.load_state(generator, states[path])
 
 
-def assemble(resolved: Resolved, device: torch.device, seed: int) -> Assembled:
-    """Build the trainer and its evaluations; datasets are built when they are asked for."""
-    path = find_architecture_file(resolved.settings.arch_impl, resolved.index.roots)
-    datasets = Datasets(resolved.data, seed)
-    architectures = Architectures(resolved.index, path)
+def assemble(
+    resolved: Resolved, device: torch.device, seed: int, datasets: LazyComponents | None = None
+) -> Assembled:
+    """Build the trainer and its evaluations; datasets are built when they are asked for.
+
+    Args:
+        resolved: What to build.
+        device: Where the networks go.
+        seed: Of the run; the caller has seeded the generators with it.
+        datasets: In the place of those that are described.
+    """
+    datasets = Datasets(resolved.data, seed) if datasets is None else datasets
+    architectures = Architectures(resolved.index, resolved.architecture_file)
     trainer = _build_trainer(resolved.model, datasets, architectures, device)
+    if resolved.settings.load is not None:
+        load_weights(trainer, resolved.settings)
     trainer._losses = LossWindow(stop_on_nan=resolved.settings.stop_on_nan)
     evaluations = {}
     for name, blueprint in resolved.evaluations.items():

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from jade.assemble import find_architecture_file
 from jade.errors import ComponentError, ConfigError, closest, suggest
 from jade.eval import DatasetEvaluation, Evaluation
 from jade.resolve import Resolved
@@ -16,6 +15,7 @@ from jade.run_dir import check_writable
 from jade.signatures import signature_of, takes_anything
 from jade.stopping import parse_threshold
 from jade.trainer import Trainer
+from jade.warm_start import find_weights
 
 
 def find_problems(resolved: Resolved) -> list[str]:
@@ -39,6 +39,11 @@ def _setting_problems(resolved: Resolved) -> Iterator[str]:
             parse_threshold(settings.stop_when)
         except ConfigError as error:
             yield str(error)
+    if settings.load is not None:
+        try:
+            find_weights(settings.load, Path(settings.experiments_root))
+        except ConfigError as error:
+            yield f"{resolved.configuration.where(('load',))}: {error}"
     if settings.device != "auto":
         try:
             # Only its name: where a check runs, the device of the run need not exist.
@@ -83,7 +88,7 @@ def _architecture_problems(resolved: Resolved) -> Iterator[str]:
     """Compare the calls of instantiate_architecture in the trainer with the classes of the file."""
     calls = list(_architecture_calls(resolved.model.target))
     try:
-        path = find_architecture_file(resolved.settings.arch_impl, resolved.index.roots)
+        path = resolved.architecture_file
     except ComponentError as error:
         yield str(error)
         return

@@ -3,14 +3,16 @@
 import collections
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import torch
 
+from jade import seal
 from jade.errors import CheckpointError
 from jade.run_dir import RunDir, whole_file
+from jade.seal import SealedFile
 
-FORMAT = 1
+FORMAT = 2
 # What torch.load(weights_only=True) reads as it is.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 # An array of numpy is kept as a mapping with this one key.
@@ -81,16 +83,27 @@ def restored(value: Any) -> Any:
     return value
 
 
-def save(content: Mapping[str, Any], path: Path) -> None:
+def save(content: Mapping[str, Any], path: Path, former: Path | None = None) -> None:
     """Write a checkpoint aside, flush it to the disk, and rename it to its name.
+
+    Args:
+        content: What to store.
+        path: The file.
+        former: The name under which the file that is replaced stays.
 
     Raises:
         CheckpointError: The content cannot be stored, or (then it has a cause) not written.
     """
-    storable_content = {"format": FORMAT, **storable(content, "checkpoint")}
+    write(storable(content, "checkpoint"), path, former)
+
+
+def write(storable_content: Mapping[str, Any], path: Path, former: Path | None = None) -> None:
+    """Do what ``save`` does, with content that is storable already."""
     try:
-        with whole_file(path, durable=True) as file:
-            torch.save(storable_content, file)
+        with whole_file(path, durable=True, former=former) as file:
+            sealed = SealedFile(file)
+            torch.save({"format": FORMAT, **storable_content}, cast("BinaryIO", sealed))
+            sealed.seal(storable_content.get("clock", {}).get("iterations", 0))
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path} cannot be written: {_reason(error)}.") from error
 
@@ -106,11 +119,19 @@ def _reason(error: BaseException) -> str:
 
 
 def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
-    """Load a checkpoint; nothing in it is executed."""
+    """Load a checkpoint; nothing in it is executed.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged, or it is not one of JADE's.
+    """
     try:
-        content: Any = torch.load(path, map_location=device, weights_only=True)
+        with path.open("rb") as file:
+            seal.check(file, path)
+            content: Any = torch.load(file, map_location=device, weights_only=True)
     except FileNotFoundError as error:
         raise CheckpointError(f"There is no checkpoint {path}.") from error
+    except CheckpointError:
+        raise
     except Exception as error:
         raise CheckpointError(f"{path} is not a readable checkpoint: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:

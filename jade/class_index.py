@@ -40,10 +40,16 @@ class Place:
 
 
 class ClassIndex:
-    """The classes that are defined in the files below some folders."""
+    """The classes that are defined in the files below some folders.
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    Args:
+        roots: The folders.
+        folder: What paths of files are relative to.
+    """
+
+    def __init__(self, roots: Sequence[Path], folder: Path = Path()) -> None:
         self.roots = [root.resolve() for root in roots]
+        self.folder = folder
         self.places: dict[str, list[Place]] = {}
         self.broken: dict[Path, str] = {}
         # The files that were imported, in this order; they belong to the record of a run.
@@ -102,8 +108,8 @@ class ClassIndex:
             logger.warning("Left out, no class of it is used: %s", problem)
 
     def _find_file(self, name: str) -> Path:
-        """Find a file below the working directory, else beside the folders of modules."""
-        candidates = [Path(name), *(root.parent / name for root in self.roots)]
+        """Find a file below the project's folder, else beside the folders of modules."""
+        candidates = [self.folder / name, *(root.parent / name for root in self.roots)]
         return next((path for path in candidates if path.is_file()), candidates[0])
 
     def _find_dotted(self, name: str) -> type:
@@ -137,11 +143,11 @@ class ClassIndex:
         return f"There is no class {name!r} in {folders}torch or torchvision.{hint}{broken}"
 
 
-def default_roots(files: Iterable[Any]) -> list[Path]:
-    """Find the folder ``modules`` in the working directory, else above the given files."""
-    starts = [Path.cwd()]
+def default_roots(files: Iterable[Any], folder: Path = Path()) -> list[Path]:
+    """Find the folder ``modules`` in a project's folder, else above the given files."""
+    starts = [folder.resolve()]
     for name in files:
-        starts += Path(name).resolve().parents if isinstance(name, str) else []
+        starts += (folder / name).resolve().parents if isinstance(name, str) else []
     for start in starts:
         if (start / "modules").is_dir():
             return [start / "modules"]

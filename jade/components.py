@@ -2,10 +2,10 @@
 
 import inspect
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jade.class_index import ClassIndex as ClassIndex
 from jade.errors import ComponentError, suggest
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 # The keys that a description may have in each section; NESTED for one among parameters.
 NESTED = ("class", "params", "strict")
 DESCRIPTION_KEYS = {
-    "model": NESTED,
+    "model": (*NESTED, "load"),
     "data": NESTED,
     "eval": (*NESTED, "evaluate_every"),
     "loggers": NESTED,
@@ -60,10 +60,17 @@ def _build_value(value: Any) -> Any:
     return value
 
 
+class Buildable(Protocol):
+    """What can be built: a blueprint, or something that first has to find out how."""
+
+    def build(self) -> Any:
+        """Build the component."""
+
+
 class LazyComponents(Mapping[str, Any]):
     """Components by name, each built on first access and kept."""
 
-    def __init__(self, blueprints: Mapping[str, Blueprint], kind: str) -> None:
+    def __init__(self, blueprints: Mapping[str, Buildable], kind: str) -> None:
         self._blueprints = dict(blueprints)
         self._kind = kind
         self._built: dict[str, Any] = {}
@@ -75,9 +82,12 @@ class LazyComponents(Mapping[str, Any]):
                 raise ComponentError(
                     f"There is no {self._kind} {name!r} in the configuration.{hint}"
                 )
-            self._built[name] = self._blueprints[name].build()
+            self._built[name] = self._build(name)
             logger.info("%s %s: %s", self._kind, name, describe_size(self._built[name]))
         return self._built[name]
+
+    def _build(self, name: str) -> Any:
+        return self._blueprints[name].build()
 
     def __contains__(self, name: object) -> bool:
         return name in self._blueprints
@@ -105,6 +115,23 @@ def describe_size(dataset: Any) -> str:
     """Render the class and size of a dataset."""
     size = size_of(dataset)
     return f"{type(dataset).__name__}, " + ("no length" if size is None else f"{size} samples")
+
+
+def find_architecture_file(
+    name: str | None, roots: Sequence[Path], folder: Path = Path()
+) -> Path | None:
+    """Return the file that ``--arch_impl`` names: a path, or the name of a file in modules."""
+    if name is None:
+        return None
+    if (folder / name).is_file():
+        return folder / name
+    stem = name.removesuffix(".py")
+    folders = [folder for root in roots for folder in (root / "architectures", root)]
+    for folder in folders:
+        if (folder / f"{stem}.py").is_file():
+            return folder / f"{stem}.py"
+    known = [path.stem for folder in folders for path in folder.glob("*.py")]
+    raise ComponentError(f"arch_impl: there is no file {name}.{suggest(Path(stem).name, known)}")
 
 
 class Architectures:

@@ -12,24 +12,31 @@ from jade.file_tree import load_tree, merge_document
 from jade.origin import KeyPath, Origin
 from jade.overrides import Override, exists, find, join_key, leaves
 from jade.plain import require_plain
-from jade.settings import ALIASES, FIELDS, FILES, SECTIONS, canonical
+from jade.settings import ALIASES, FIELDS, FILES, LOAD_IN_MODEL, REQUESTS, SECTIONS, canonical
 from jade.yaml_file import Document, load_mapping
 
 # Environment variables that stand for a setting; a flag wins over them.
 ENVIRONMENT_SETTINGS = {"DEVICE": "device", "EXPERIMENTS_ROOT": "experiments_root"}
 SWEEP = Origin("sweep")
+YAML_ENDINGS = (".yml", ".yaml")
 # What `wandb agent` adds of its own to the values of a sweep.
 WANDB_KEYS = ("_wandb", "wandb_version")
 
 
 @dataclass
 class Configuration(Document):
-    """Nested values with their origins, and the overrides that are still to be applied."""
+    """Nested values with their origins, and the overrides that are still to be applied.
+
+    Attributes:
+        folder: What the paths of files with code are relative to: the working directory, unless
+            the configuration is of another place.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     overrides: list[Override] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    folder: Path = Path()
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
@@ -38,6 +45,18 @@ class Configuration(Document):
             if origin is not None:
                 self.note_replaced((*prefix, *path), value, origin)
         merge_document(self, document, prefix)
+        self._lift_load()
+
+    def _lift_load(self) -> None:
+        """Make the setting of a ``load`` in the model's description."""
+        model = self.values.get("model")
+        if not isinstance(model, dict) or "load" not in model:
+            return
+        value, origin = model.pop("load"), self.origins.pop(LOAD_IN_MODEL, None)
+        if origin is not None:
+            self.note_replaced(("load",), value, origin)
+            self.origins[("load",)] = origin
+        self.values["load"] = value
 
     def note_replaced(self, path: KeyPath, new: Any, origin: Origin) -> None:
         """Note that a value which somebody wrote is about to be replaced by another one."""
@@ -119,6 +138,9 @@ def _spread(overrides: Sequence[Override]) -> list[Override]:
             continue
         path = canonical(override.path)
         value = require_plain(override.value, path)
+        if path == ("model",) and isinstance(value, str) and not value.endswith(YAML_ENDINGS):
+            # A model that is no description is one that has been trained.
+            path = ("load",)
         filled = isinstance(value, dict) and value
         for inner, item in leaves(value) if filled else [((), value)]:
             spread.append(Override(join_key((*path, *inner)), item, override.origin))
@@ -229,4 +251,5 @@ def _is_described(value: Any) -> bool:
 
 def freeze(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what reproduces a run: the sections and settings, without the files they came from."""
-    return {key: copy.deepcopy(value) for key, value in values.items() if key not in FILES}
+    left_out = (*FILES, *REQUESTS)
+    return {key: copy.deepcopy(value) for key, value in values.items() if key not in left_out}

@@ -6,6 +6,7 @@
      +-- ConfigError        exit code 2: configuration files, overrides, flags
      |    +-- VariableError   an environment variable that a value needs is unset
      |    +-- ComponentError  a class is missing, ambiguous, or does not fit its parameters
+     |    |    +-- MissingDataError  a dataset that is not on this machine is read
      |    +-- DeviceError     the device is unknown or not available
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
      +-- RunInUseError      exit code 1: another process owns the run directory
@@ -34,6 +35,10 @@ class VariableError(ConfigError):
 
 class ComponentError(ConfigError):
     """A class cannot be found, or its parameters do not fit."""
+
+
+class MissingDataError(ComponentError):
+    """A dataset of a loaded model is read that cannot be built on this machine."""
 
 
 class DeviceError(ConfigError):

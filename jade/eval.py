@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from jade import stateful
 from jade.batch import count, move, take
+from jade.checkpoint import restored, storable
 from jade.errors import ComponentError, ConfigError, TrainingError, suggest
 from jade.in_memory import TensorLoader
 from jade.media import KINDS, Media
@@ -35,6 +37,7 @@ class Evaluation:
         self.datasets = datasets
         # A rehearsal measures this many batches only; None means all.
         self.max_batches: int | None = None
+        self._stored: list[str] = []
 
     def initialize(self, **params: Any) -> None:
         """Take the parameters; those of your version come from the configuration."""
@@ -48,6 +51,36 @@ class Evaluation:
     def get_dataset(self, name: str) -> Any:
         """Return a dataset of the configuration."""
         return self.datasets[name]
+
+    def add_attribute_to_store(self, name: str) -> None:
+        """Keep an attribute in checkpoints that changes from one evaluation to the next."""
+        if name not in self._stored:
+            self._stored.append(name)
+
+    def full_state(self) -> dict[str, Any]:
+        """Return what the next evaluation depends on: generators, stored attributes, own state."""
+        own = getattr(self, "state_dict", None)
+        return {
+            "generators": {n: stateful.state_of(item) for n, item in self._generators().items()},
+            "stored": {n: storable(getattr(self, n), f"{self.name}.{n}") for n in self._stored},
+            "own": own() if callable(own) else None,
+        }
+
+    def load_full_state(self, state: Mapping[str, Any]) -> None:
+        """Load what ``full_state`` returned."""
+        for name, generator in self._generators().items():
+            if name in state["generators"]:
+                stateful.load_state(generator, state["generators"][name])
+        for name in self._stored:
+            if name in state["stored"]:
+                setattr(self, name, restored(state["stored"][name]))
+        if state["own"] is not None:
+            self.load_state_dict(state["own"])  # type: ignore[attr-defined]
+
+    def _generators(self) -> dict[str, Any]:
+        """Find the random generators among the attributes."""
+        own = {k: v for k, v in vars(self).items() if k not in ("trainer", "datasets")}
+        return dict(stateful.find_generators(own))
 
     def require_trainer_method(self, name: str) -> Callable[..., Any]:
         """Return a method of the trainer, or say who needs which method of whom."""

@@ -1,8 +1,10 @@
 """Take a measurement of a trainer without leaving a trace in its training."""
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -16,6 +18,10 @@ from jade.seeding import derive, isolated_rng
 from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
+
+
+class CutShort(BaseException):
+    """Raised in an evaluation by a signal handler; no ``except Exception`` of a user holds it."""
 
 
 class Evaluator:
@@ -35,18 +41,56 @@ class Evaluator:
         self._directory = directory
         self._loggers = loggers
         self._seed = seed
+        self._is_measuring = False
 
-    def measure(self, name: str) -> dict[str, float]:
-        """Run one evaluation, write what it shows, and return its numbers."""
+    def measure(self, name: str) -> dict[str, float] | None:
+        """Run one evaluation, write what it shows, and return its numbers; None if it was cut."""
         iteration = self._trainer.iterations
+        evaluation = self.evaluations[name]
+        before = evaluation.full_state()
         with isolated_rng(derive(self._seed, name, iteration)):
-            with self._evaluation_mode():
-                result = self.evaluations[name].evaluate()
+            try:
+                with self._evaluation_mode():
+                    result = self._evaluate(evaluation)
+            except CutShort:
+                evaluation.load_full_state(before)
+                return None
             outcome = read_outcome(name, result)
             for label, item in outcome.media.items():
                 self._show(label, item, iteration)
         self.evaluated_at[name] = iteration
         return outcome.metrics
+
+    def _evaluate(self, evaluation: Evaluation) -> Any:
+        """Let an evaluation measure; a signal may end that at any moment."""
+        try:
+            self._is_measuring = True
+            return evaluation.evaluate()
+        finally:
+            self._is_measuring = False
+
+    def cut_short(self) -> None:
+        """End the evaluation that is under way, if this is called by a signal handler.
+
+        What it has measured is lost, and measured again when training goes on.
+        """
+        if self._is_measuring and threading.current_thread() is threading.main_thread():
+            self._is_measuring = False
+            raise CutShort
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return when each evaluation was run last, and what it keeps itself."""
+        return {
+            "evaluated_at": dict(self.evaluated_at),
+            "states": {name: item.full_state() for name, item in self.evaluations.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken; evaluations may have come or gone."""
+        self.evaluated_at = dict(state["evaluated_at"])
+        for name, evaluation in self.evaluations.items():
+            if name in state["states"]:
+                evaluation.load_full_state(state["states"][name])
 
     def left_at(self, iteration: int) -> list[str]:
         """Name the evaluations that have not been run at an iteration."""

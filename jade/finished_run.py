@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jade.history import load_history
+from jade.metrics_table import MetricsTable
 from jade.run_dir import RunDir
 from jade.trainer import Trainer
 
@@ -38,7 +38,8 @@ class FinishedRun:
 
     def history(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one mapping per logged step, without what was not logged there."""
-        return load_history(RunDir(self.directory).metrics)
+        table = MetricsTable.load(RunDir(self.directory).metrics)
+        return [{k: value for k, value in row.items() if value is not None} for row in table]
 
     def pictures(self) -> list[Path]:
         """List the newest picture of each evaluation."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from jade.errors import TrainingError, suggest
 from jade.loggers.base import Logger
@@ -57,6 +58,15 @@ class Journal:
                 )
             if name in OWN_NAMES:
                 raise TrainingError(f"Nothing can be logged as {name!r}: the loop logs that.")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the latest values."""
+        return {"latest": dict(self.latest), "evaluations": list(self.latest_evaluations)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Remember what ``state_dict`` returned."""
+        self.latest = dict(state["latest"])
+        self.latest_evaluations = {name: self.latest[name] for name in state["evaluations"]}
 
     def check_logged(self, metrics: Mapping[str, str]) -> None:
         """Raise if a metric that decides something never came: it was probably misspelt."""

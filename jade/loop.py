@@ -19,7 +19,7 @@ from jade.position import Position
 from jade.progress import TRAINING, Snapshot
 from jade.run_dir import RunDir
 from jade.schedule import Clock
-from jade.seeding import rng_state
+from jade.seeding import rng_state, set_rng_state
 from jade.trainer import Trainer
 
 STOPPED = "stopped by a signal"
@@ -61,10 +61,13 @@ class TrainingLoop:
         self._clock = trainer._clock
         self._losses = trainer._losses
         self._started = time.monotonic()
-        self._position = Position(trainer._clock)
+        self._position = Position(trainer._clock, trainer.train_loader, plan.seed)
         self._reason: str | None = None
         self._has_logged_losses = False
         self._is_limit_reached = False
+        self._has_started = False
+        self._has_ended = False
+        self._is_resumed = False
         self._alarm = Alarm(self.wake)
         self._journal = Journal(loggers, plan.evaluations, shields_rng=shields_rng)
         self._evaluator = Evaluator(trainer, plan.evaluations, directory, loggers, plan.seed)
@@ -72,6 +75,7 @@ class TrainingLoop:
             trainer,
             directory,
             self.state_dict,
+            self.wake,
             keep_last=settings.keep_last,
             refuses_nan=settings.stop_on_nan,
         )
@@ -81,9 +85,10 @@ class TrainingLoop:
         self.next_due = 0
 
     def request_stop(self) -> None:
-        """Stop after the step in hand, as a signal asks for."""
+        """Stop after the step in hand, as a signal asks for; an evaluation is cut short."""
         self.stop_requested = True
         self.wake()
+        self._evaluator.cut_short()
 
     # The course of training
 
@@ -102,15 +107,42 @@ class TrainingLoop:
         finally:
             self._alarm.cancel()
             self._trainer._wake = _do_nothing
+            self._position.close()
+            self._keeper.close()
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state that ``state_dict`` returned, instead of starting."""
+        self._trainer._wake = self.wake
+        if state["has_started"]:
+            # First: what it makes may have state, and what it changes has been changed already.
+            self._start()
+        self._load(state)
+        self._is_resumed = True
 
     def _begin(self) -> None:
-        if self._settings.evaluate_first:
-            self._record({}, self._evaluator.left_at(self._clock.iterations))
+        clock = self._clock
+        if clock.iterations == 0 and not self._has_started and self._settings.evaluate_first:
+            self._record(self._evaluator.left_at(0))
             self._warn_of_unknown_metrics()
         self.phase = TRAINING
-        self._trainer.on_start()
+        if not self._has_started and not self._is_stopping:
+            self._start()
+        if self._is_resumed:
+            # A signal may have cut short what was due then.
+            self._record(self._timetable.due_evaluations(clock))
         self._look_for_reason({})
+        # A run that was at its end may go on: then its end comes once more.
+        self._has_ended = self._has_ended and self._reason is not None
         self._plan_ahead()
+
+    def _start(self) -> None:
+        self._trainer.on_start()
+        self._has_started = True
+
+    @property
+    def _is_stopping(self) -> bool:
+        """Whether nothing but the end of training may come now."""
+        return self.stop_requested and self._reason in (None, STOPPED)
 
     def _warn_of_unknown_metrics(self) -> None:
         """Say early what would be an error at the end."""
@@ -132,11 +164,11 @@ class TrainingLoop:
         hook = self._overridden_hook()
         device = self._trainer.get_device()
         is_on_cpu = device.type == "cpu"
+        batches = self._position.start_epoch(loader)
         iteration = clock.iterations
-        self._position.start_epoch(loader)
         # What is due at the last step of an epoch is done after it, when the epoch is counted.
-        last = iteration + (self._position.iterations_per_epoch or 0)
-        for data in loader:
+        last = self._position.last_iteration
+        for data in batches:
             train_step(data if is_on_cpu else move(data, device, non_blocking=True))
             iteration += 1
             clock.iterations = iteration
@@ -173,12 +205,10 @@ class TrainingLoop:
     def _do_what_is_due(self) -> None:
         clock, timetable = self._clock, self._timetable
         self._read_time()
+        self._keeper.check()
         with self._keeping_state():
-            losses = {}
-            if timetable.log.is_due(clock):
-                losses = self._losses.take()
-                timetable.log.advance(clock)
-            self._record(losses, timetable.due_evaluations(clock))
+            is_due = timetable.log.is_due(clock)
+            self._record(timetable.due_evaluations(clock), with_losses=is_due)
             self._write_due_checkpoints()
         self._plan_ahead()
 
@@ -196,11 +226,13 @@ class TrainingLoop:
         if self._reason == STOPPED:
             # It goes on later, from here: nothing is rounded off.
             with self._busy("writing checkpoint"):
-                self._keeper.save_last()
+                self._keeper.save_stopped()
             return self._make_ending(was_stopped=True)
         with self._keeping_state():
-            self._trainer.on_end()
-            self._record(self._losses.take(), self._evaluator.left_at(self._clock.iterations))
+            if not self._has_ended:
+                self._trainer.on_end()
+                self._has_ended = True
+            self._record(self._evaluator.left_at(self._clock.iterations), with_losses=True)
         with self._busy("writing checkpoint"):
             self._keeper.save_final()
         if self._evaluator.left_at(self._clock.iterations):
@@ -241,7 +273,7 @@ class TrainingLoop:
         yield
         self.phase = previous
 
-    def _record(self, losses: Mapping[str, float], names: Sequence[str]) -> None:
+    def _record(self, names: Sequence[str], *, with_losses: bool = False) -> None:
         """Run evaluations, log what they measured, keep the best state, and draw conclusions."""
         measured = []
         for name in names:
@@ -249,9 +281,17 @@ class TrainingLoop:
                 # Those that are left stay due, and come first when training goes on.
                 break
             with self._busy(f"evaluating {name}"):
-                measured.append(self._evaluator.measure(name))
+                numbers = self._evaluator.measure(name)
+            if numbers is None:
+                break
+            measured.append(numbers)
             self._read_time()
             self._timetable.evaluations[name].advance(self._clock)
+        losses: Mapping[str, float] = {}
+        if with_losses:
+            # Only now: whatever an evaluation raises, the losses are not lost.
+            losses = self._losses.take()
+            self._timetable.log.advance(self._clock)
         metrics = self._journal.log(losses, measured, self._clock)
         if losses and not self._has_logged_losses:
             self._has_logged_losses = True
@@ -294,6 +334,8 @@ class TrainingLoop:
         clock, best = self._clock, self._rules.best
         return {
             "trainer": self._trainer.full_state(),
+            "has_started": self._has_started,
+            "has_ended": self._has_ended,
             "clock": {
                 "iterations": clock.iterations,
                 "epochs": clock.epochs,
@@ -301,17 +343,43 @@ class TrainingLoop:
             },
             "schedules": self._timetable.state_dict(),
             "loader": self._position.state_dict(self._trainer.train_loader),
-            "evaluations": {
-                name: evaluation.state_dict()
-                for name, evaluation in self._evaluator.evaluations.items()
-                if hasattr(evaluation, "state_dict")
-            },
-            "evaluated_at": dict(self._evaluator.evaluated_at),
+            "datasets": self._trainer.dataset_states(),
+            "evaluations": self._evaluator.state_dict(),
             "best": None if best is None else best.state_dict(),
-            "latest": dict(self._journal.latest),
+            "journal": self._journal.state_dict(),
             "rng": rng_state(),
             "seed": self._seed,
         }
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        """Be where ``state_dict`` was taken."""
+        trainer, clock = self._trainer, self._clock
+        trainer.load_full_state(state["trainer"])
+        clock.iterations, clock.epochs = state["clock"]["iterations"], state["clock"]["epochs"]
+        clock.seconds = state["clock"]["seconds"]
+        self._has_started, self._has_ended = state["has_started"], state["has_ended"]
+        self._timetable.load_state_dict(state["schedules"], clock)
+        trainer.load_dataset_states(state["datasets"])
+        self._position.load_state_dict(state["loader"], trainer.train_loader)
+        self._evaluator.load_state_dict(state["evaluations"])
+        if self._rules.best is not None and state["best"] is not None:
+            self._rules.best.load_state_dict(state["best"])
+        self._journal.load_state_dict(state["journal"])
+        self._has_logged_losses = clock.iterations > 0
+        set_rng_state(state["rng"])
+
+    def standing(self) -> dict[str, Any]:
+        """Say what has come out so far; called by the thread that keeps the status."""
+        best = self._rules.best
+        return {
+            "best": None if best is None else best.summary(),
+            "latest": dict(self._journal.latest),
+        }
+
+    def give_up(self) -> Ending:
+        """End where the last checkpoint is: something else has ended the step in hand."""
+        self._reason = STOPPED
+        return self._make_ending(was_stopped=True)
 
     def snapshot(self) -> Snapshot:
         """Say how far training has come; called by the thread that draws the progress line."""

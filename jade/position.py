@@ -1,61 +1,145 @@
-"""Remember where in an epoch training is, so that the way there can be found again."""
+"""Remember where in an epoch training is, and go on from there."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from jade.components import size_of
+from jade.errors import CheckpointError
+from jade.feed import Feed, make_feed
 from jade.schedule import Clock
-from jade.seeding import rng_state
+from jade.seeding import rng_state, set_rng_state
+
+# Attributes by which samplers know which epoch it is (torch's DistributedSampler does).
+EPOCH = "epoch"
 
 
 class Position:
-    """What an epoch started from, and how many of its batches are behind us."""
+    """What an epoch started from, and how many of its batches are behind us.
 
-    def __init__(self, clock: Clock) -> None:
+    Args:
+        clock: Counts the steps.
+        loader: Gives the batches; it may be another one in a later epoch.
+        seed: The seed of the run.
+    """
+
+    def __init__(self, clock: Clock, loader: Any, seed: int) -> None:
         self.iterations_per_epoch: int | None = None
         self._clock = clock
+        self._seed = seed
         self._started_at = clock.iterations
-        self._rng: dict[str, Any] | None = None
-        self._generators: dict[str, torch.Tensor] | None = None
+        self._beginning: dict[str, Any] | None = None
+        self._resumed: Mapping[str, Any] | None = None
+        # At once: what decides the random numbers of batches must not depend on what comes first.
+        self._feed = make_feed(loader, seed)
 
     @property
     def num_batches(self) -> int:
         """The number of batches of this epoch that have been used."""
         return self._clock.iterations - self._started_at
 
-    def start_epoch(self, loader: Any) -> None:
-        """Note the state of every generator that decides the order of the batches."""
+    @property
+    def last_iteration(self) -> int:
+        """The number of the last step of this epoch; of the first, if nobody knows its length."""
+        return self._started_at + (self.iterations_per_epoch or 0)
+
+    def start_epoch(self, loader: Any) -> Iterator[Any]:
+        """Return the batches of the next epoch, or of the rest of one that was left."""
         self.iterations_per_epoch = size_of(loader)
+        feed = self._feed_of(loader)
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None and resumed["batches"]:
+            return self._continue(feed, resumed)
         self._started_at = self._clock.iterations
-        self._rng = rng_state()
-        self._generators = _generator_states(loader)
+        self._beginning = {"rng": rng_state(), "samplers": _sampler_states(loader)}
+        return feed.start(self._clock.epochs)
 
     def end_epoch(self) -> None:
         """Be between two epochs: the next one starts from wherever the generators are then."""
         self._started_at = self._clock.iterations
-        self._rng = self._generators = None
+        self._beginning = None
+
+    def close(self) -> None:
+        """End what makes batches."""
+        self._feed.close()
 
     def state_dict(self, loader: Any) -> dict[str, Any]:
         """Return what going on within this epoch needs; a loader may know better itself."""
-        own_state = getattr(loader, "state_dict", None)
         return {
             "batches": self.num_batches,
-            "rng_at_epoch_start": self._rng,
-            "generators_at_epoch_start": self._generators,
-            "generators": _generator_states(loader),
-            "own": own_state() if callable(own_state) else None,
+            "length": size_of(loader),
+            "beginning": self._beginning,
+            "samplers": _sampler_states(loader),
+            "feed": self._feed_of(loader).state_dict(),
         }
 
+    def load_state_dict(self, state: Mapping[str, Any], loader: Any) -> None:
+        """Go on from where ``state_dict`` was taken; the clock has been set already."""
+        length = size_of(loader)
+        if state["batches"] and length != state["length"]:
+            raise CheckpointError(
+                f"The epoch cannot be continued: the train_loader had {state['length']} batches "
+                f"per epoch and has {length} now. Is it the same data, in batches of the same size?"
+            )
+        self._started_at = self._clock.iterations - state["batches"]
+        self._beginning = state["beginning"]
+        self._resumed = state
+        self._feed_of(loader).load_state_dict(state["feed"])
+        _load_sampler_states(loader, state["samplers"])
 
-def _generator_states(loader: Any) -> dict[str, torch.Tensor]:
-    """Return the states of the generators that a loader and its samplers have of their own."""
+    def _feed_of(self, loader: Any) -> Feed:
+        if self._feed.loader is not loader:
+            self._feed.close()
+            self._feed = make_feed(loader, self._seed)
+        return self._feed
+
+    def _continue(self, feed: Feed, resumed: Mapping[str, Any]) -> Iterator[Any]:
+        """Draw again what the epoch drew at its beginning, then be where training was left."""
+        beginning = resumed["beginning"]
+        now = rng_state()
+        set_rng_state(beginning["rng"])
+        _load_sampler_states(feed.loader, beginning["samplers"])
+        batches = feed.start(self._clock.epochs, resumed["batches"])
+        set_rng_state(now)
+        if not feed.runs_ahead:
+            # With workers, more has been drawn by now than was used, and perhaps more than then.
+            _load_sampler_states(feed.loader, resumed["samplers"])
+        return batches
+
+
+def _sampler_states(loader: Any) -> dict[str, dict[str, Any]]:
+    """Return the generators, and the number of the epoch, that a loader and its samplers keep."""
+    return {
+        name: {
+            **({"generator": g.get_state()} if (g := _generator_of(owner)) is not None else {}),
+            **({EPOCH: owner.epoch} if type(getattr(owner, EPOCH, None)) is int else {}),
+        }
+        for name, owner in _owners(loader).items()
+    }
+
+
+def _load_sampler_states(loader: Any, states: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, owner in _owners(loader).items():
+        state = states.get(name, {})
+        generator = _generator_of(owner)
+        if generator is not None and "generator" in state:
+            generator.set_state(state["generator"])
+        if EPOCH in state:
+            setattr(owner, EPOCH, state[EPOCH])
+
+
+def _owners(loader: Any) -> dict[str, Any]:
     batch_sampler = getattr(loader, "batch_sampler", None)
-    owners = {
+    found = {
         "loader": loader,
         "sampler": getattr(loader, "sampler", None),
         "batch_sampler": batch_sampler,
         "batch_sampler.sampler": getattr(batch_sampler, "sampler", None),
     }
-    found = {name: getattr(owner, "generator", None) for name, owner in owners.items()}
-    return {n: g.get_state() for n, g in found.items() if isinstance(g, torch.Generator)}
+    return {name: owner for name, owner in found.items() if owner is not None}
+
+
+def _generator_of(owner: Any) -> torch.Generator | None:
+    generator = getattr(owner, "generator", None)
+    return generator if isinstance(generator, torch.Generator) else None

@@ -320,17 +320,32 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def snapshot_code(files: Iterable[Path], directory: Path, root: Path) -> list[Path]:
+def snapshot_code(
+    files: Iterable[Path], directory: Path, root: Path, packages: Sequence[Path] = ()
+) -> list[Path]:
     """Copy the files and the ``__init__.py`` of their packages to ``directory``; list the copies.
 
     Files below ``root`` keep their place there. Others go to ``external/``, with their package
-    if they have one; where two folders would mix there, the later one (by path) goes to
-    ``external/2/``, and so on. Give all files at once: the next call knows nothing of this one.
+    if they have one (or if it is one of ``packages``); where two folders would mix there, the
+    later one (by path) goes to ``external/2/``, and so on. Give all files at once: the next call
+    knows nothing of this one.
     """
+    targets = place_code(files, root, packages)
+    return sorted(
+        directory / target
+        for target, source in targets.items()
+        if _copy(source, directory / target)
+    )
+
+
+def place_code(
+    files: Iterable[Path], root: Path, packages: Sequence[Path] = ()
+) -> dict[Path, Path]:
+    """Return the place in a snapshot of each file to copy, with the file; see ``snapshot_code``."""
     targets: dict[Path, Path] = {}
     outside: dict[Path, list[Path]] = {}
     for source in sorted({_normalise(file) for file in files}):
-        file, base = _locate(source, root)
+        file, base = _locate(source, root, packages)
         found = [file, *_package_files(file, base)]
         if base in (_normalise(root), root.resolve()):
             targets.update({item.relative_to(base): item for item in found})
@@ -338,11 +353,40 @@ def snapshot_code(files: Iterable[Path], directory: Path, root: Path) -> list[Pa
             outside.setdefault(base, []).extend(found)
     for base, sources in sorted(outside.items()):
         _place_external({source.relative_to(base): source for source in sources}, targets)
-    return sorted(
-        directory / target
-        for target, source in targets.items()
-        if _copy(source, directory / target)
-    )
+    return targets
+
+
+def find_in_snapshot(
+    targets: Mapping[Path, Path], roots: Sequence[Path], architecture_file: Path | None
+) -> dict[str, Any]:
+    """Return what a snapshot must be told to be used: values for JSON.
+
+    Args:
+        targets: As ``place_code`` returns them.
+        roots: The folders of modules.
+        architecture_file: The file with the architectures.
+
+    Returns:
+        Where in the snapshot the modules and the architectures are, and where the files came from
+        that were not part of the project.
+    """
+    sources = {source.resolve(): target for target, source in targets.items()}
+    modules: list[str] = []
+    for root in roots:
+        inner = [source for source in sources if source.is_relative_to(root)]
+        if inner:
+            depth = len(inner[0].relative_to(root).parts)
+            modules.append(sources[inner[0]].parents[depth - 1].as_posix())
+    arch_impl = sources.get(architecture_file.resolve()) if architecture_file else None
+    return {
+        "modules": modules,
+        "arch_impl": arch_impl.as_posix() if arch_impl else None,
+        "external": {
+            target.as_posix(): str(source)
+            for target, source in targets.items()
+            if target.parts[0] == "external"
+        },
+    }
 
 
 def _place_external(sources: Mapping[Path, Path], targets: dict[Path, Path]) -> None:
@@ -360,11 +404,14 @@ def _normalise(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 
 
-def _locate(source: Path, root: Path) -> tuple[Path, Path]:
+def _locate(source: Path, root: Path, packages: Sequence[Path]) -> tuple[Path, Path]:
     """Return the file and the folder that its place is relative to: the root, if it is below."""
     for file, folder in ((source, _normalise(root)), (source.resolve(), root.resolve())):
         if file.is_relative_to(folder):
             return file, folder
+    for package in packages:
+        if source.is_relative_to(package):
+            return source, package.parent
     base = source.parent
     # Elsewhere a file is imported from the first folder above it that is no package.
     while (base / "__init__.py").is_file():

@@ -4,26 +4,30 @@ import json
 import logging
 import logging.handlers
 import math
-import os
 import platform
 import shutil
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from jade import provenance, yaml_file
+from jade.code_copy import CodeCopy
 from jade.errors import JadeError
 from jade.progress import ConsoleHandler
 from jade.provenance import Provenance
 from jade.resolve import Resolved
 from jade.run_dir import RUNNING, RunDir, write_whole
+from jade.saved_runs import read_json
+from jade.user_modules import imported_below
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 BUFFERED_RECORDS = 10_000
+# What is remembered of earlier starts of a run.
+REMEMBERED = ("started", "command", "host", "python", "ids")
 
 
 class RunLog:
@@ -85,19 +89,66 @@ class RunLog:
 
 
 class Record:
-    """The directory of a run, filled as the run goes on."""
+    """The directory of a run, filled as the run goes on.
 
-    def __init__(self, root: Path, run_id: str | None = None) -> None:
-        self.directory = RunDir.create(root, run_id)
-        self._started = time.time()
-        self.write_status(RUNNING)
+    Args:
+        directory: The directory.
+        constant: What every status says, besides how the run stands.
+        former: What the status said when the run was left, if it is continued.
+    """
 
-    def describe(self, resolved: Resolved, origin: Provenance) -> None:
-        """Write down everything that is known before training."""
+    def __init__(
+        self,
+        directory: RunDir,
+        constant: Mapping[str, Any] = MappingProxyType({}),
+        former: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.directory = directory
+        self._is_new = not former
+        self._constant = {
+            **constant,
+            "started": former.get("started", time.time()),
+            "attempts": former.get("attempts", 0) + 1,
+        }
+        kept = ("iterations", "epochs", "fraction", "total_epochs", "best", "latest")
+        self.write_status(RUNNING, **{key: former[key] for key in kept if key in former})
+
+    @classmethod
+    def reopen(cls, directory: RunDir, constant: Mapping[str, Any]) -> "Record":
+        """Enter the directory of a run that is continued."""
+        former = read_json(directory.status_file) or {"attempts": 0}
+        return cls(directory, constant, former)
+
+    def describe(
+        self,
+        resolved: Resolved,
+        origin: Provenance,
+        sizes: Mapping[str, int | None] = MappingProxyType({}),
+    ) -> None:
+        """Write down everything that is known before training.
+
+        Args:
+            resolved: The configuration of the run.
+            origin: Where the run comes from.
+            sizes: The numbers of samples of the datasets that have been built.
+        """
         self._write_configuration(resolved)
-        self._write_code(resolved)
-        values = {**origin.result(), "hardware": _hardware()}
+        former = {} if self._is_new else read_json(self.directory.provenance)
+        code = self._keep_code(former) or self._write_code(resolved)
+        values = {**origin.result(), "hardware": _hardware(), "code": code, "samples": sizes}
+        if former:
+            values["before"] = [*former.get("before", []), {k: former.get(k) for k in REMEMBERED}]
         provenance.write_json(self.directory.provenance, values)
+
+    def _keep_code(self, former: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Leave a copy of the code that is still up to date; put one that is not aside."""
+        notes = former.get("code")
+        if not notes:
+            return None
+        if not CodeCopy(self.directory.code, notes).changes(Path.cwd()):
+            return dict(notes)
+        self.directory.code.replace(self.directory.former_code(self._constant["attempts"] - 1))
+        return None
 
     def _write_configuration(self, resolved: Resolved) -> None:
         header = (f"Run it again: jade train --config {self.directory.config}",)
@@ -106,18 +157,24 @@ class Record:
         expanded = yaml_file.render(resolved.expanded, header=("With variables expanded.",))
         write_whole(self.directory.expanded_config, expanded.encode())
 
-    def _write_code(self, resolved: Resolved) -> None:
-        files = {*resolved.index.used, *_imported_below(resolved.index.roots)}
-        provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd())
+    def _write_code(self, resolved: Resolved) -> dict[str, Any]:
+        """Copy the code, and return where in the copy the settings that name code would point."""
+        roots, used = resolved.index.roots, resolved.index.used
+        # A file that stands alone may import what stands beside it.
+        folders = {*roots, *(path.parent for path in used)}
+        files = {*used, *imported_below(folders)}
+        provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd(), roots)
+        return provenance.find_in_snapshot(
+            provenance.place_code(files, Path.cwd(), roots), roots, resolved.architecture_file
+        )
 
     def write_status(self, status: str, **details: Any) -> None:
         """Record how the run stands."""
-        self.directory.write_status(status, started=self._started, **details)
+        self.directory.write_status(status, **self._constant, **_finite(details))
 
     def write_summary(self, values: Mapping[str, Any]) -> None:
         """Record what is to be said of the run as a whole."""
-        finite = {key: _to_json(value) for key, value in values.items()}
-        text = json.dumps(finite, indent=1, allow_nan=False) + "\n"
+        text = json.dumps(_finite(values), indent=1, allow_nan=False) + "\n"
         write_whole(self.directory.summary, text.encode())
 
     def remove(self) -> None:
@@ -125,16 +182,11 @@ class Record:
         shutil.rmtree(self.directory.root)
 
 
-def _to_json(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     """Write NaN and infinity as text: JSON has no numbers for them."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _imported_below(roots: Sequence[Path]) -> set[Path]:
-    """Return the files of imported modules that are below the given folders."""
-    prefixes = tuple(f"{root}{os.sep}" for root in roots)
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    return {Path(file).resolve() for file in files if file and file.startswith(prefixes)}
 
 
 def _hardware() -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """Bind a configuration to the signatures of its classes: names, defaults, types, variables."""
 
 import copy
+import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jade import settings as run_settings
 from jade.class_index import ClassIndex, default_roots
-from jade.components import Blueprint
+from jade.components import Blueprint, find_architecture_file
 from jade.config import Configuration, freeze
 from jade.descriptions import DescriptionChecker
 from jade.errors import ConfigError, closest, suggest
@@ -24,7 +25,7 @@ from jade.settings import FIELDS, SECTIONS, TYPES, Settings
 
 DEFAULT = Origin("default")
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
-AMOUNTS = ("train_for", "checkpoint_every", "backup_every", "log_loss_every")
+AMOUNTS = ("train_for", "time_limit", "checkpoint_every", "backup_every", "log_loss_every")
 # What a run cannot do without.
 NEEDED = {
     "model": "There is no model: give --model_conf FILE (or a section 'model' with --config).",
@@ -47,10 +48,26 @@ class Resolved:
     evaluate_every: dict[str, Any] = field(default_factory=dict)
     loggers: dict[str, Blueprint] = field(default_factory=dict)
 
+    def change(self, **settings: Any) -> None:
+        """Give settings other values, also in what is written down."""
+        self.values.update(settings)
+        self.expanded.update(settings)
+        self.settings_only(**settings)
+
+    def settings_only(self, **settings: Any) -> None:
+        """Give settings other values for now; what is written down stays."""
+        self.settings = dataclasses.replace(self.settings, **settings)
+
     @property
     def frozen(self) -> dict[str, Any]:
         """What is written down: complete, unexpanded, enough to run again."""
         return freeze(self.values)
+
+    @property
+    def architecture_file(self) -> Path | None:
+        """The file with the architectures, if one was given."""
+        index = self.index
+        return find_architecture_file(self.settings.arch_impl, index.roots, index.folder)
 
     def origin_of(self, path: KeyPath) -> Origin:
         """Tell where a value was written; nowhere means that it is a default."""
@@ -60,22 +77,32 @@ class Resolved:
 def resolve(
     configuration: Configuration,
     look_further: Callable[[Resolved], Iterable[str]] = lambda _: (),
+    sections: Sequence[str] = SECTIONS,
 ) -> Resolved:
     """Check everything; all problems are in the one ConfigError that is raised.
 
     Args:
         configuration: What was collected from files, environment, arguments and sweep.
         look_further: Finds problems in what could be resolved, to be raised with the others.
+        sections: What to check, the model at least; other sections are taken for empty.
     """
-    return _Resolver(configuration).resolve(look_further)
+    return _Resolver(configuration, sections).resolve(look_further)
+
+
+def resolve_one(configuration: Configuration, path: KeyPath) -> Blueprint:
+    """Check one description of a configuration and nothing else of it."""
+    return _Resolver(configuration, path[:1]).resolve_one(path)
 
 
 class _Resolver:
     """Works on a copy of the values and collects problems until the end."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, sections: Sequence[str]) -> None:
+        self._sections = sections
         self._conf = copy.copy(configuration)
-        self._conf.values = copy.deepcopy(configuration.values)
+        left_out = [name for name in SECTIONS if name not in sections]
+        kept = {k: v for k, v in configuration.values.items() if k not in left_out}
+        self._conf.values = copy.deepcopy(kept)
         self._conf.origins = dict(configuration.origins)
         self._values = self._conf.values
         self._expanded: dict[str, Any] = {}
@@ -88,7 +115,7 @@ class _Resolver:
             if _is_early(override.path):
                 self._apply(override.path, override)
         folders = self._module_folders()
-        index = ClassIndex(folders)
+        index = ClassIndex(folders, self._conf.folder)
         self._apply_late_overrides(KnownKeys(self._values, index))
         settings = self._check_settings()
         self._check_sections()
@@ -119,6 +146,15 @@ class _Resolver:
         index.warn_of_broken()
         return resolved
 
+    def resolve_one(self, path: KeyPath) -> Blueprint:
+        index = ClassIndex(self._module_folders(), self._conf.folder)
+        checker = DescriptionChecker(self._conf, index, self._problems, self._fitter)
+        blueprint = checker.check(path, find(self._values, path))
+        if blueprint is None or self._problems:
+            self._problems.raise_all()
+            raise AssertionError("a problem was not reported")
+        return blueprint
+
     # Overrides
 
     def _apply_late_overrides(self, known: KnownKeys) -> None:
@@ -143,14 +179,15 @@ class _Resolver:
 
     def _module_folders(self) -> list[Path]:
         given, _ = run_settings.fit("modules", self._fitter.expand(self._values.get("modules"), ()))
+        folder = self._conf.folder
         for name in given or ():
-            if not Path(name).is_dir():
+            if not (folder / name).is_dir():
                 self._problems.add_at(("modules",), f"there is no folder {name}.")
         # Without the folders no class would be found: that would only hide what is wrong.
         self._problems.raise_all()
         if given:
-            return [Path(name) for name in given]
-        return default_roots([self._values.get(key) for key in ("model_conf", "arch_impl")])
+            return [folder / name for name in given]
+        return default_roots([self._values.get(key) for key in ("model_conf", "arch_impl")], folder)
 
     def _keep_folders(self, folders: list[Path]) -> None:
         """Write down where classes were found, if it was not simply in ``modules``."""
@@ -187,7 +224,7 @@ class _Resolver:
 
     def _check_sections(self) -> None:
         for section, text in NEEDED.items():
-            if not self._values.get(section):
+            if section in self._sections and not self._values.get(section):
                 self._problems.add(text)
         for section in SECTIONS[1:]:
             value = self._values.get(section)

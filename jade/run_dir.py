@@ -21,6 +21,7 @@ ALPHABET = string.ascii_lowercase + string.digits
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 PREEMPTED, INTERRUPTED = "preempted", "interrupted"
 PERIODIC = re.compile(r"checkpoint_(\d+)\.pt")
+ASIDE = ".tmp"
 # What W&B takes as a run id, as far as it can be the name of a directory.
 RUN_ID = re.compile(r"\w[\w.\-]*")
 
@@ -32,26 +33,54 @@ def new_run_id() -> str:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def whole_file(
+    path: Path, *, durable: bool = False, former: Path | None = None
+) -> Iterator[BinaryIO]:
     """Open a file to write; a reader sees the old content or the new one, never a part.
 
     Args:
         path: The file.
         durable: Whether it must survive a power cut from the moment on when this returns, which
             takes milliseconds. A process that is killed needs no such care.
+        former: The name under which the old content stays.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    aside = _aside(path)
     try:
         with aside.open("wb") as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+        if former is not None and path.is_file():
+            _keep(path, former)
         aside.replace(path)
         if durable:
             _sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{ASIDE}")
+
+
+def _keep(path: Path, former: Path) -> None:
+    """Give a file a second name, under which it stays when another takes the first one."""
+    aside = _aside(former)
+    aside.unlink(missing_ok=True)
+    try:
+        os.link(path, aside)
+    except OSError:
+        # A file system without links. Until the new file is there, this is the only one.
+        path.replace(former)
+        return
+    aside.replace(former)
+
+
+def remove_asides(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write."""
+    for path in folder.glob(f".*{ASIDE}"):
+        path.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -119,6 +148,10 @@ class RunDir:
     def code(self) -> Path:
         return self.root / "code"
 
+    def former_code(self, attempt: int) -> Path:
+        """The code that an earlier start of the run was made with."""
+        return self.root / f"code.{attempt}"
+
     @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
@@ -130,6 +163,11 @@ class RunDir:
     @property
     def last_checkpoint(self) -> Path:
         return self.checkpoints / "last.pt"
+
+    @property
+    def former_checkpoint(self) -> Path:
+        """The last checkpoint but one, in case the last one gets damaged."""
+        return self.checkpoints / "former.pt"
 
     @property
     def best_checkpoint(self) -> Path:

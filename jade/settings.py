@@ -13,8 +13,12 @@ from jade.origin import KeyPath
 SECTIONS = ("model", "data", "eval", "loggers")
 # Settings that say where the sections are; a frozen configuration holds the sections themselves.
 FILES = ("config", "model_conf", "data_conf", "eval_conf")
+# What is asked of one start of a run only.
+REQUESTS = ("resume",)
 # Other names under which older configurations know a key.
 ALIASES = {"trainer": "model", "architectures": "arch_impl"}
+# The one setting that may also stand in a section, beside the class that it is about.
+LOAD_IN_MODEL = ("model", "load")
 
 
 def _setting(
@@ -60,12 +64,26 @@ class Settings:
         group=INPUTS,
         help="folder with your classes; repeatable (default: modules, beside you or your files)",
     )
+    load: str | None = _setting(
+        metavar="CKPT",
+        group=INPUTS,
+        help="start from the weights of a checkpoint, a run (directory or id) or a model file",
+    )
+    load_strict: bool = _setting(
+        default=True, group=INPUTS, help="whether all weights must fit; false loads those that do"
+    )
     epochs: int | None = _setting(metavar="N", group=AMOUNT, help="train for N epochs")
     train_for: str | None = _setting(
         metavar="AMOUNT",
         group=AMOUNT,
         help="train for '1000 iterations', '0.5 hours', '2 epochs' or any counter of the trainer; "
         "with --epochs, whichever ends first",
+    )
+    time_limit: str | None = _setting(
+        metavar="AMOUNT",
+        group=AMOUNT,
+        help="be gone after '55 minutes': stop a little before (a tenth, at most 2 minutes) with a "
+        "checkpoint, exit code 75",
     )
     stop_when: str | None = _setting(
         metavar="TEST",
@@ -102,6 +120,12 @@ class Settings:
     )
     experiments_root: str = _setting(
         "experiments", metavar="DIR", group=OUTPUT, help="where run directories are made"
+    )
+    resume: str | None = _setting(
+        metavar="auto|RUN",
+        group=OUTPUT,
+        help="auto: continue the newest unfinished run of this configuration, or start one; RUN: "
+        "continue this directory or id; amounts such as --epochs are totals",
     )
     run_name: str | None = _setting(metavar="TEXT", group=OUTPUT, help="name shown for the run")
     checkpoint_every: str | None = _setting(
@@ -152,7 +176,8 @@ def canonical(path: KeyPath) -> KeyPath:
     first = str(path[0])
     underscored = first.replace("-", "_")
     first = underscored if underscored in FIELDS else first
-    return (ALIASES.get(first, first), *path[1:])
+    spelled = (ALIASES.get(first, first), *path[1:])
+    return spelled[1:] if spelled[:2] == LOAD_IN_MODEL else spelled
 
 
 def fit(name: str, value: Any) -> tuple[Any, str | None]:

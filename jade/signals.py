@@ -1,5 +1,6 @@
 """Turn TERM, INT, USR1 and USR2 into a polite request to stop."""
 
+import _thread
 import signal
 import threading
 from collections.abc import Callable
@@ -25,9 +26,10 @@ class SignalWatch:
         self.received: signal.Signals | None = None
         self.on_signal: Callable[[], None] = self._leave
         self._previous: dict[int, Any] = {}
+        self._cause: str | None = None
 
     def __enter__(self) -> "SignalWatch":
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() and not self._previous:
             for number in WATCHED:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._handle)
@@ -45,6 +47,20 @@ class SignalWatch:
     def hold_back(self) -> None:
         """Remember a signal until somebody can act on it."""
         self.on_signal = _do_nothing
+
+    def request(self, cause: str) -> None:
+        """Act as if a signal had come, for a cause that has a name; safe from any thread."""
+        self._cause = cause
+        if self._previous and hasattr(signal, "SIGUSR1"):
+            # The handler is run in the main thread, which may be in the middle of an evaluation.
+            _thread.interrupt_main(signal.SIGUSR1)
+        else:
+            self.on_signal()
+
+    @property
+    def cause(self) -> str | None:
+        """What training was asked to stop by."""
+        return self._cause or (self.received.name if self.received is not None else None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:

@@ -1,8 +1,8 @@
 """Find what keeps state of its own among attributes, and read and write that state."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ PARTNERS = (
     torch.amp.GradScaler,
     *GENERATORS,
 )
+# How far generators are looked for: in objects within objects, but not in data.
+MAX_DEPTH = 5
+SHORT = 64
 # What optimizers of torch keep for each parameter in its own shape.
 SHAPED_LIKE_PARAMETER = ("exp_avg", "momentum_buffer", "square_avg", "sum", "prev")
 
@@ -32,6 +35,35 @@ def find(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             yield from find(f"{name}[{index}]", item)
+
+
+def find_generators(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the random generators that an object holds, also in objects within it, with paths."""
+    yield from _find_generators(value, "", MAX_DEPTH, set())
+
+
+def _find_generators(
+    value: Any, path: str, depth: int, seen: set[int]
+) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, GENERATORS):
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield path, value
+        return
+    if depth == 0 or isinstance(value, (torch.Tensor, nn.Module, np.ndarray, type)):
+        return
+    for key, item in _parts(value):
+        yield from _find_generators(item, f"{path}.{key}" if path else key, depth - 1, seen)
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]]:
+    """Return what an object or a short collection consists of, by name."""
+    # Other mappings may build what they are asked for.
+    if isinstance(value, dict):
+        return ((str(key), item) for key, item in value.items()) if len(value) <= SHORT else ()
+    if isinstance(value, (list, tuple)):
+        return ((str(i), item) for i, item in enumerate(value)) if len(value) <= SHORT else ()
+    return getattr(value, "__dict__", {}).items()
 
 
 def has_state(value: Any) -> bool:
@@ -124,6 +156,61 @@ def _optimizer_misfit(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
     return None
 
 
+def is_weights(state: Any) -> bool:
+    """Tell whether a state is that of a network or of a tensor that is trained.
+
+    What optimizers, schedulers and random generators keep looks otherwise.
+    """
+    if isinstance(state, torch.Tensor):
+        return state.is_floating_point() or state.is_complex()
+    if not isinstance(state, Mapping) or not state:
+        return False
+    # Modules may keep whatever they like under this one name.
+    items = [value for key, value in state.items() if not str(key).endswith("_extra_state")]
+    return bool(items) and all(isinstance(value, torch.Tensor) for value in items)
+
+
+def flatten_weights(states: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the weights of networks by path and name in one mapping."""
+    flat: dict[str, Any] = {}
+    for path, state in states.items():
+        if isinstance(state, torch.Tensor):
+            flat[path] = state
+        else:
+            flat.update({f"{path}.{key}": value for key, value in state.items()})
+    return flat
+
+
+def load_weights(path: str, value: Any, flat: Mapping[str, Any]) -> None:
+    """Write those weights of ``flatten_weights`` into a network that there are for it."""
+    prefix = f"{path}."
+    state = {k.removeprefix(prefix): v for k, v in flat.items() if k.startswith(prefix)}
+    if isinstance(value, torch.Tensor):
+        if path in flat:
+            load_state(value, flat[path])
+    elif isinstance(value, nn.Module):
+        value.load_state_dict(state, strict=False)
+    elif state:
+        load_checked(path, value, {**value.state_dict(), **state})
+
+
+def overruled(value: Any, state: Any) -> list[str]:
+    """List what was chosen for an optimizer otherwise than in the state that it will have."""
+    if not isinstance(value, torch.optim.Optimizer):
+        return []
+    differences = []
+    for own, stored in zip(value.param_groups, state["param_groups"], strict=True):
+        for key, chosen in own.items():
+            # A scheduler has changed the rate since, and keeps the one that it began with.
+            kept = stored.get("initial_lr" if key == "lr" and "initial_lr" in stored else key)
+            is_choice = type(chosen) in (bool, int, float, tuple) and key != "initial_lr"
+            if is_choice and kept is not None and kept != chosen:
+                differences.append(
+                    f"{key} is {kept} in the checkpoint and {chosen} in the configuration"
+                )
+    return differences
+
+
 def load_checked(name: str, value: Any, state: Any) -> None:
     """Write a state back; what the value itself says against it names the value."""
     try:
@@ -153,18 +240,34 @@ def count_unheld(held: Mapping[str, Any]) -> dict[str, int]:
     return {name: number for name, number in counts.items() if number}
 
 
-def find_spoilt(modules: Iterable[nn.Module]) -> str | None:
-    """Name a trained parameter that is not finite, or a buffer with NaN in it, if there is one."""
+class Watched(NamedTuple):
+    """A tensor that must not be spoilt, and what messages call it."""
+
+    label: str
+    tensor: torch.Tensor
+    is_parameter: bool
+
+
+def watch(modules: Iterable[nn.Module]) -> list[Watched]:
+    """List the tensors by which one sees that training has diverged."""
+    watched = []
     for module in modules:
         for name, parameter in module.named_parameters():
-            if parameter.requires_grad and _holds(parameter, lambda p: ~p.isfinite()):
-                return f"the parameter {name}"
+            if parameter.requires_grad and not nn.parameter.is_lazy(parameter):
+                watched.append(
+                    Watched(f"the parameter {name}", parameter.detach(), is_parameter=True)
+                )
         for name, buffer in module.named_buffers():
-            # A mask of infinities is nothing unusual.
-            if buffer.is_floating_point() and _holds(buffer, torch.isnan):
-                return f"the buffer {name}"
+            if buffer.is_floating_point() and not nn.parameter.is_lazy(buffer):
+                watched.append(Watched(f"the buffer {name}", buffer, is_parameter=False))
+    return watched
+
+
+def find_spoilt(watched: Iterable[Watched]) -> str | None:
+    """Name a parameter that is not finite, or a buffer with NaN in it, if there is one."""
+    for label, tensor, is_parameter in watched:
+        # A mask of infinities is nothing unusual.
+        spoilt = ~tensor.isfinite() if is_parameter else tensor.isnan()
+        if bool(spoilt.any()):
+            return label
     return None
-
-
-def _holds(tensor: torch.Tensor, test: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-    return not nn.parameter.is_lazy(tensor) and bool(test(tensor).any())

@@ -88,6 +88,14 @@ class Timetable:
             "evaluations": {name: item.next_at for name, item in self.evaluations.items()},
         }
 
+    def load_state_dict(self, state: Mapping[str, Any], clock: Clock) -> None:
+        """Go on with schedules where they stood; those that are new begin from now."""
+        for schedule in self.schedules():
+            schedule.advance(clock)
+        self.log.next_at = state["log"]
+        for name, schedule in self.evaluations.items():
+            schedule.next_at = state["evaluations"].get(name, schedule.next_at)
+
 
 def make_timetable(
     settings: Settings, evaluate_every: Mapping[str, Any], iterations_per_epoch: int | None

@@ -205,6 +205,10 @@ class Trainer(nn.Module):
         Raises:
             CheckpointError: Something is missing or does not fit, and ``strict`` is true.
         """
+        if strict and state["class"] != type(self).__name__:
+            raise CheckpointError(
+                f"The checkpoint is of {state['class']}, not of {type(self).__name__}."
+            )
         found = self._stateful()
         modules, problems = self._fitting(state["modules"], self._module_state())
         states, more = self._fitting(state["stateful"], found)
@@ -212,16 +216,63 @@ class Trainer(nn.Module):
         values, more = self._fitting(state["stored"], dict.fromkeys(self._plain_stored()))
         problems += more
         if problems and strict:
-            listed = "\n".join(f"  - {problem}" for problem in problems)
-            origin = f"The checkpoint of {state.get('class')}"
-            raise CheckpointError(f"{origin} does not fit {type(self).__name__}:\n{listed}")
+            raise self._misfit(state, problems)
         self.load_state_dict(modules, strict=False)
         for name, value in states.items():
+            for difference in stateful.overruled(found[name], value):
+                logger.warning("%s: %s; the checkpoint's is used.", name, difference)
             stateful.load_checked(name, found[name], value)
         for name, value in values.items():
-            setattr(self, name, restored(value))
+            setattr(self, name, _beside(getattr(self, name), restored(value)))
         self._losses.load_state_dict(state["losses"])
         return problems
+
+    def dataset_states(self) -> dict[str, Any]:
+        """Return the states of the generators that datasets have of their own."""
+        read = getattr(self._datasets, "state_dict", None)
+        return read() if callable(read) else {}
+
+    def load_dataset_states(self, states: Mapping[str, Any]) -> None:
+        """Load what ``dataset_states`` returned."""
+        load = getattr(self._datasets, "load_state_dict", None)
+        if callable(load):
+            load(states)
+
+    def load_networks(self, state: Mapping[str, Any], *, strict: bool = True) -> list[str]:
+        """Load the networks out of what ``full_state`` of some trainer returned, nothing else.
+
+        Returns:
+            What was left out; always empty when strict.
+
+        Raises:
+            CheckpointError: Something is missing or does not fit, and ``strict`` is true; or
+                nothing fits at all.
+        """
+        own = self._stateful()
+        states = {path: stateful.state_of(value) for path, value in own.items()}
+        found = {path: kept for path, kept in states.items() if stateful.is_weights(kept)}
+        loose = {
+            path: kept
+            for path, kept in state["stateful"].items()
+            if stateful.is_weights(kept) and (path in found or path not in own)
+        }
+        weights, problems = self._fitting(
+            {**state["modules"], **stateful.flatten_weights(loose)},
+            {**self._module_state(), **stateful.flatten_weights(found)},
+        )
+        if problems and (strict or not weights):
+            raise self._misfit(state, problems)
+        self.load_state_dict(
+            {k: v for k, v in weights.items() if k in state["modules"]}, strict=False
+        )
+        for path in found:
+            stateful.load_weights(path, own[path], weights)
+        return problems
+
+    def _misfit(self, state: Mapping[str, Any], problems: list[str]) -> CheckpointError:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        origin = f"The checkpoint of {state.get('class')}"
+        return CheckpointError(f"{origin} does not fit {type(self).__name__}:\n{listed}")
 
     def _fitting(
         self, stored: Mapping[str, Any], own: Mapping[str, Any]
@@ -268,3 +319,10 @@ class Trainer(nn.Module):
                 f"{suggest(unit, known)}"
             )
         return float(value)
+
+
+def _beside(old: Any, new: Any) -> Any:
+    """Put a tensor on the device of the one that it replaces."""
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+        return new.to(old.device)
+    return new

@@ -1,6 +1,7 @@
 """Import the Python files of a user, each once, under names that worker processes can import."""
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib
 import importlib.util
@@ -8,7 +9,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -66,6 +67,94 @@ class _Project:
 
 
 _project = _Project([], [])
+# The folders of single files, which were put on the path for what stands beside those.
+_beside: list[str] = []
+
+
+class ModuleSet:
+    """The user modules of one copy of a project, which hide all others of the same names.
+
+    So several copies can be used in one process, each with classes of its own. Outside of
+    ``in_use`` nothing of it is to be seen, not even by an import that a function of it contains.
+
+    Args:
+        folder: Where the copy is, as ``provenance.snapshot_code`` has made it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self._modules: dict[str, ModuleType] = {}
+        self._stamps: dict[str, _Stamp] = {}
+        self._depth = 0
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Import from this copy inside, without writing to it; then put everything back."""
+        self._depth += 1
+        try:
+            if self._depth > 1:
+                yield
+                return
+            with self._swapped():
+                yield
+        finally:
+            self._depth -= 1
+
+    @contextlib.contextmanager
+    def _swapped(self) -> Iterator[None]:
+        path, stamps, writes_nothing = list(sys.path), dict(_imported), sys.dont_write_bytecode
+        project = dataclasses.replace(_project)
+        hidden = self._hide_others()
+        own_bases = [str(base) for base in self._bases()]
+        sys.path[:] = [*own_bases, *(e for e in path if e not in (*_beside, *project.entries))]
+        _project.roots, _project.entries = [], []
+        _replace_items(_imported, self._stamps)
+        sys.modules.update(self._modules)
+        sys.dont_write_bytecode = True
+        try:
+            yield
+        finally:
+            sys.dont_write_bytecode = writes_nothing
+            self._stamps = dict(_imported)
+            self._modules = self._take_own()
+            sys.modules.update(hidden)
+            _replace_items(_imported, stamps)
+            _project.roots, _project.entries = project.roots, project.entries
+            sys.path[:] = path
+
+    def _bases(self) -> list[Path]:
+        external = self.folder / "external"
+        return [self.folder, external, *sorted(external.glob("[0-9]*"))]
+
+    def _hide_others(self) -> dict[str, ModuleType]:
+        """Take away the modules of users that have a name which this copy has, too."""
+        files = self.folder.rglob("*.py")
+        names = {part for file in files for part in file.relative_to(self.folder).parts}
+        packages = {name.removesuffix(".py") for name in names}
+        others = {name for name in packages if _is_from_another_project(name, [self.folder])}
+        hidden = [name for name in sys.modules if name.partition(".")[0] in others]
+        return {name: sys.modules.pop(name) for name in hidden}
+
+    def _take_own(self) -> dict[str, ModuleType]:
+        prefix = f"{self.folder}{os.sep}"
+        own = [
+            name
+            for name, module in list(sys.modules.items())
+            if any(place.startswith(prefix) for place in _places(module))
+        ]
+        return {name: sys.modules.pop(name) for name in own}
+
+
+def _places(module: ModuleType) -> list[str]:
+    """Return where a module comes from; a package without ``__init__.py`` has folders only."""
+    file, folders = getattr(module, "__file__", None), getattr(module, "__path__", ())
+    return [file] if isinstance(file, str) else [str(folder) for folder in folders]
+
+
+def _replace_items(target: dict[str, Any], source: dict[str, Any]) -> None:
+    items = dict(source)
+    target.clear()
+    target.update(items)
 
 
 def load_file(path: Path, roots: Sequence[Path]) -> ModuleType:
@@ -153,12 +242,24 @@ def _is_from_another_project(package: str, roots: Sequence[Path]) -> bool:
     loaded = [sys.modules[name] for name in sys.modules if name.partition(".")[0] == package]
     files = [Path(getattr(module, "__file__", None) or "") for module in loaded]
     outside = [file for file in files if file.name and not any(r in file.parents for r in roots)]
-    installed = {"site-packages", "dist-packages"}
     return (
         bool(outside)
         and package not in (*sys.stdlib_module_names, "jade")
-        and not any(installed.intersection(file.parts) for file in outside)
+        and not any(_is_installed(file) for file in outside)
     )
+
+
+def _is_installed(file: Path) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
+
+
+def imported_below(folders: Iterable[Path]) -> set[Path]:
+    """Return the files of a user that were imported from the given folders."""
+    prefixes = tuple(f"{folder}{os.sep}" for folder in folders)
+    library = f"{Path(__file__).parent}{os.sep}"
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    own = {f for f in files if f and f.startswith(prefixes) and not f.startswith(library)}
+    return {Path(file).resolve() for file in own if not _is_installed(Path(file))}
 
 
 def _import_alone(path: Path) -> ModuleType:
@@ -188,6 +289,7 @@ def _free_name(path: Path) -> str:
     if "." not in name:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
+            _beside.append(str(path.parent))
         spec = _find_spec(name)
         if spec is not None and spec.origin and Path(spec.origin).resolve() == path:
             return name

@@ -141,3 +141,18 @@ def arguments() -> list[str]:
         "--seed=1",
         "--wandb=disabled",
     ]
+
+
+@pytest.fixture
+def trained(project, arguments):
+    """Train the project with more arguments, and return the run directory."""
+
+    from jade.cli import main
+
+    def train(*more):
+        before = set((project.root / "experiments").glob("*"))
+        assert main([*arguments, *more]) == 0
+        (made,) = set((project.root / "experiments").glob("*")) - before
+        return made
+
+    return train

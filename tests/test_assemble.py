@@ -15,9 +15,8 @@ from jade.assemble import (
     available,
     choose_device,
     count_parameters,
-    find_architecture_file,
 )
-from jade.components import Architectures, Blueprint, ClassIndex
+from jade.components import Architectures, Blueprint, ClassIndex, find_architecture_file
 from jade.errors import ComponentError, DeviceError
 
 # The part about devices, R7

@@ -3,6 +3,8 @@
 import collections
 import contextlib
 import enum
+import os
+import random
 import resource
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 from jade import checkpoint
 from jade.errors import CheckpointError
 from jade.run_dir import RunDir
+from jade.seal import SealedFile, read_iteration
 
 
 class Colour(enum.IntEnum):
@@ -148,21 +151,84 @@ def test_load_of_what_is_not_there_names_the_path(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04broken"])
 def test_load_of_a_damaged_file_is_refused(tmp_path, content):
     (tmp_path / "a.pt").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"a\.pt is not a readable checkpoint"):
+    with pytest.raises(CheckpointError, match=r"a\.pt is damaged: it does not end as a checkpoint"):
         checkpoint.load(tmp_path / "a.pt")
+
+
+def write_sealed(content, path):
+    """Write what torch can write, as a checkpoint is written."""
+    with path.open("wb") as file:
+        sealed = SealedFile(file)
+        torch.save(content, sealed)
+        sealed.seal(0)
 
 
 @pytest.mark.parametrize("content", [{"weights": 1}, [1, 2], {"format": 99}])
 def test_load_of_a_foreign_file_names_the_format(tmp_path, content):
-    torch.save(content, tmp_path / "a.pt")
-    with pytest.raises(CheckpointError, match=r"not a checkpoint of this version .*format 1, got"):
+    write_sealed(content, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match=r"not a checkpoint of this version .*format 2, got"):
         checkpoint.load(tmp_path / "a.pt")
 
 
-def test_load_of_code_is_refused(tmp_path):
-    torch.save({"format": 1, "x": Colour.RED}, tmp_path / "a.pt")
+class Trap:
+    """Runs code when it is read back without care."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def test_load_of_code_is_refused_and_nothing_is_executed(tmp_path):
+    write_sealed({"format": 2, "x": Trap(tmp_path / "executed")}, tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         checkpoint.load(tmp_path / "a.pt")
+    assert not (tmp_path / "executed").exists()
+    torch.load(tmp_path / "a.pt", weights_only=False)
+    assert (tmp_path / "executed").exists()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "whole.pt"
+    checkpoint.save({"clock": {"iterations": 7}, "weights": torch.randn(50, 50)}, path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("share", [i / 20 for i in range(20)])
+def test_checkpoint_that_is_cut_anywhere_is_refused_s4(tmp_path, whole, share):
+    (tmp_path / "a.pt").write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(CheckpointError, match="damaged"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("number", range(50))
+def test_checkpoint_with_a_flipped_bit_is_refused_s4(tmp_path, whole, number):
+    bit = random.Random(number).randrange(8 * len(whole))
+    # The first and the last bits, too: the mark, the iteration and the checksum are at the end.
+    bit = [0, 8 * len(whole) - 1, 8 * (len(whole) - 35), 8 * (len(whole) - 45), bit][min(number, 4)]
+    damaged = bytearray(whole)
+    damaged[bit // 8] ^= 1 << (bit % 8)
+    (tmp_path / "a.pt").write_bytes(damaged)
+    with pytest.raises(CheckpointError, match="damaged"):
+        checkpoint.load(tmp_path / "a.pt")
+
+
+def test_checkpoint_tells_its_iteration_without_being_loaded(tmp_path, whole):
+    (tmp_path / "a.pt").write_bytes(whole)
+    (tmp_path / "foreign.pt").write_bytes(b"x" * 100)
+    assert read_iteration(tmp_path / "a.pt") == 7
+    assert read_iteration(tmp_path / "foreign.pt") is None
+    assert read_iteration(tmp_path / "missing.pt") is None
+
+
+def test_checkpoint_that_is_replaced_stays_under_its_former_name(tmp_path):
+    path, former = tmp_path / "last.pt", tmp_path / "former.pt"
+    for number in range(3):
+        checkpoint.save({"x": number}, path, former)
+    assert (checkpoint.load(path)["x"], checkpoint.load(former)["x"]) == (2, 1)
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["former.pt", "last.pt"]
 
 
 @pytest.mark.parametrize(("keep_last", "left"), [(None, [8, 9, 10]), (2, [9, 10]), (5, [8, 9, 10])])

@@ -438,6 +438,7 @@ def test_config_prints_yaml_that_reads_back_to_the_same_values(project, jade, fl
     assert values["tags"] == ["on", "null"]
     assert set(values) == {*FIELDS, "model", "data", "eval"} - {
         "config",
+        "resume",
         "model_conf",
         "data_conf",
         "eval_conf",

@@ -8,6 +8,7 @@ from jade.components import (
     Blueprint,
     LazyComponents,
     describe_size,
+    find_architecture_file,
     is_description,
     size_of,
 )
@@ -178,8 +179,6 @@ OTHER = """
 
 
 def test_architecture_file_is_found_by_path_or_name(project):  # K5
-    from jade.assemble import find_architecture_file
-
     roots = [project.root / "modules"]
     full = project.root / "modules/architectures/small.py"
     for name in (str(full), "modules/architectures/small.py", "small", "small.py"):
@@ -187,14 +186,10 @@ def test_architecture_file_is_found_by_path_or_name(project):  # K5
 
 
 def test_architecture_file_may_be_absent(project):  # K5
-    from jade.assemble import find_architecture_file
-
     assert find_architecture_file(None, []) is None
 
 
 def test_missing_architecture_file_suggests_the_known_ones(project):  # K5
-    from jade.assemble import find_architecture_file
-
     with pytest.raises(ComponentError, match=r"no file smal\. Did you mean 'small'"):
         find_architecture_file("smal", [project.root / "modules"])
 

@@ -577,8 +577,8 @@ def test_best_checkpoint_holds_the_best_state_s1(tmp_path):
     assert best["clock"]["iterations"] == 4
     assert best["best"]["value"] == 0
     # It was taken after this step was logged: going on from it repeats nothing.
-    assert best["latest"]["E"] == 0
-    assert best["evaluated_at"] == {"E": 4}
+    assert best["journal"]["latest"]["E"] == 0
+    assert best["evaluations"]["evaluated_at"] == {"E": 4}
     assert best["schedules"]["evaluations"] == {"E": 3}
 
 
@@ -586,25 +586,22 @@ def test_last_checkpoint_holds_everything_that_going_on_needs_s2(tmp_path):
     outcome = run(tmp_path, epochs=2, best_metric="E", evaluations=evaluations(E=1.0))
     content = checkpoint.load(outcome.directory.last_checkpoint)
     assert content["clock"].keys() == {"iterations", "epochs", "seconds"}
-    assert content["loader"] == {
-        "batches": 0,
-        "rng_at_epoch_start": None,
-        "generators_at_epoch_start": None,
-        "generators": {},
-        "own": None,
-    }
+    assert content["loader"].keys() == {"batches", "length", "beginning", "samplers", "feed"}
+    assert (content["loader"]["batches"], content["loader"]["beginning"]) == (0, None)
     assert content["rng"].keys() >= {"python", "torch", "numpy"}
     assert content["seed"] == 0
     assert content.keys() == {
         "format",
         "trainer",
+        "has_started",
+        "has_ended",
         "clock",
         "schedules",
         "loader",
+        "datasets",
         "evaluations",
-        "evaluated_at",
         "best",
-        "latest",
+        "journal",
         "rng",
         "seed",
     }
@@ -620,10 +617,10 @@ def test_checkpoint_within_an_epoch_knows_its_place_in_it_s2(tmp_path):
     outcome = run(tmp_path, OwnGenerator, train_for="8 iterations", checkpoint_every="7 iterations")
     loader = checkpoint.load(outcome.directory.checkpoint(7))["loader"]
     assert loader["batches"] == 2
-    assert loader["rng_at_epoch_start"].keys() >= {"python", "torch"}
+    assert loader["beginning"]["rng"].keys() >= {"python", "torch"}
     # The order of this epoch can be drawn again.
     drawn = torch.Generator()
-    drawn.set_state(loader["generators_at_epoch_start"]["loader"])
+    drawn.set_state(loader["beginning"]["samplers"]["loader"]["generator"])
     again = DataLoader(points(10), 2, shuffle=True, generator=drawn)
     expected = torch.Generator().manual_seed(1)
     first = DataLoader(points(10), 2, shuffle=True, generator=expected)
@@ -636,6 +633,9 @@ def test_loader_and_evaluation_with_state_are_stored_s2(tmp_path):
         def state_dict(self):
             return {"position": 5}
 
+        def load_state_dict(self, state):
+            raise AssertionError
+
     class WithLoader(Step):
         def initialize(self):
             super().initialize()
@@ -645,10 +645,13 @@ def test_loader_and_evaluation_with_state_are_stored_s2(tmp_path):
         def state_dict(self):
             return {"asked_at": self.asked_at}
 
+        def load_state_dict(self, state):
+            raise AssertionError
+
     outcome = run(tmp_path, WithLoader, epochs=1, evaluations={"E": (WithState, {"result": 1})})
     content = checkpoint.load(outcome.directory.last_checkpoint)
-    assert content["loader"]["own"] == {"position": 5}
-    assert content["evaluations"] == {"E": {"asked_at": [0, 1]}}
+    assert content["loader"]["feed"]["own"] == {"position": 5}
+    assert content["evaluations"]["states"]["E"]["own"] == {"asked_at": [0, 1]}
 
 
 def test_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on(tmp_path, caplog):
@@ -754,7 +757,7 @@ def test_stop_ends_after_the_step_and_rounds_nothing_off(tmp_path):
     assert kept["clock"]["iterations"] == 5
 
 
-def test_stop_during_an_evaluation_leaves_the_others_due(tmp_path):
+def test_stop_during_an_evaluation_cuts_it_short_and_leaves_it_due(tmp_path):
     rehearsal = Rehearsal(tmp_path, epochs=9, evaluations=evaluations(A=1.0, B=1.0))
 
     def stop(evaluation):
@@ -766,10 +769,10 @@ def test_stop_during_an_evaluation_leaves_the_others_due(tmp_path):
     outcome = rehearsal.run()
     assert outcome.evaluations["A"].asked_at == [0, 2]
     assert outcome.evaluations["B"].asked_at == [0]
-    assert (iterations(outcome, "A"), iterations(outcome, "B")) == ([0, 2], [0])
+    assert (iterations(outcome, "A"), iterations(outcome, "B")) == ([0], [0])
     assert outcome.ending.was_stopped
     kept = checkpoint.load(outcome.directory.last_checkpoint)
-    assert kept["schedules"]["evaluations"] == {"A": 2, "B": 1}
+    assert kept["schedules"]["evaluations"] == {"A": 1, "B": 1}
 
 
 def test_stop_during_the_last_evaluations_is_not_a_finished_run(tmp_path):
@@ -789,14 +792,18 @@ def test_stop_during_the_last_evaluations_is_not_a_finished_run(tmp_path):
 
 
 def test_stop_after_everything_is_done_changes_nothing(tmp_path):
-    rehearsal = Rehearsal(tmp_path, epochs=1, evaluations=evaluations(A=1.0))
+    class Stopping(Logger):
+        def start(self, run):
+            pass
 
-    def stop(evaluation):
-        if evaluation.trainer.epochs == 1:
-            rehearsal.loop.request_stop()
-        return 1.0
+        def log(self, metrics, step):
+            if step == 2:
+                rehearsal.loop.request_stop()
 
-    rehearsal.evaluations["A"].result = stop
+        def finish(self, exit_code):
+            pass
+
+    rehearsal = Rehearsal(tmp_path, epochs=1, evaluations=evaluations(A=1.0), loggers=[Stopping()])
     ending = rehearsal.run().ending
     assert (ending.was_stopped, ending.reason) == (False, "1 epoch done")
 

@@ -5,6 +5,7 @@ import pytest
 
 from jade.errors import TrainingError
 from jade.record import Record, RunLog
+from jade.run_dir import RunDir
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,7 @@ def test_log_of_an_unknown_failure_has_its_traceback(tmp_path):
 
 
 def test_record_is_running_from_its_first_moment(tmp_path):
-    record = Record(tmp_path, "r1")
+    record = Record(RunDir.create(tmp_path, "r1"))
     assert record.directory.read_status()["status"] == "running"
     record.write_status("finished", exit_code=0)
     status = record.directory.read_status()
@@ -100,11 +101,11 @@ def test_record_is_running_from_its_first_moment(tmp_path):
 
 
 def test_record_writes_its_summary_as_json(tmp_path):
-    record = Record(tmp_path)
+    record = Record(RunDir.create(tmp_path))
     record.write_summary({"loss": 0.5})
     assert json.loads(record.directory.summary.read_text()) == {"loss": 0.5}
 
 
 def test_record_can_be_taken_back(tmp_path):
-    Record(tmp_path).remove()
+    Record(RunDir.create(tmp_path)).remove()
     assert list(tmp_path.iterdir()) == []

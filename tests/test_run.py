@@ -155,6 +155,7 @@ def test_run_leaves_its_record_behind_l11(train):
         "run.log",
         "status.json",
         "summary.json",
+        "lock",
     }
     status = directory.read_status()
     assert (status["status"], status["reason"], status["exit_code"]) == (
@@ -995,7 +996,7 @@ def test_full_disk_does_not_stop_training_but_a_lost_result_fails_the_run(train,
     ):
         train(checkpoint_every="1 iteration", log_loss_every="1 iteration")
     directory = only_run()
-    assert caplog.text.count("cannot be written: File too large. The previous checkpoint") == 6
+    assert caplog.text.count("cannot be written: File too large. The previous checkpoint") == 1
     assert len(directory.metrics.read_text().splitlines()) == 1 + 7
     assert directory.read_status()["status"] == "failed"
     assert list(directory.checkpoints.iterdir()) == []
@@ -1011,8 +1012,11 @@ def test_full_disk_that_has_room_again_at_the_end_is_a_finished_run(train, proje
     with full_disk(100_000):
         finished = train(checkpoint_every="1 iteration")
     assert finished.status == "finished"
-    names = sorted(path.name for path in RunDir(finished.directory).checkpoints.iterdir())
-    assert names == ["checkpoint_5.pt", "checkpoint_6.pt", "last.pt"]
+    names = {path.name for path in RunDir(finished.directory).checkpoints.iterdir()}
+    # The one before may have been tried again in time.
+    assert names - {"checkpoint_4.pt"} == {"checkpoint_5.pt", "checkpoint_6.pt", "last.pt"}
+    assert caplog.text.count("The previous checkpoint stays") == 1
+    assert "is written, after" in caplog.text
 
 
 # A rehearsal (R9), progress (R10), the Python entry

@@ -159,15 +159,15 @@ def test_unheld_parameters_may_belong_to_an_object_that_stores_them_itself():
 
 def test_spoilt_parameter_or_buffer_is_named():
     network = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1))
-    assert stateful.find_spoilt([network]) is None
+    assert stateful.find_spoilt(stateful.watch([network])) is None
     network[1].running_mean.fill_(torch.nan)
-    assert stateful.find_spoilt([network]) == "the buffer 1.running_mean"
+    assert stateful.find_spoilt(stateful.watch([network])) == "the buffer 1.running_mean"
     network[0].weight.data.fill_(torch.inf)
-    assert stateful.find_spoilt([network]) == "the parameter 0.weight"
+    assert stateful.find_spoilt(stateful.watch([network])) == "the parameter 0.weight"
 
 
 def test_infinity_that_is_not_trained_spoils_nothing():
     network = nn.Linear(1, 1).requires_grad_(False)
     network.weight.data.fill_(torch.inf)
     network.register_buffer("mask", torch.tensor([-torch.inf]))
-    assert stateful.find_spoilt([network, nn.LazyLinear(1)]) is None
+    assert stateful.find_spoilt(stateful.watch([network, nn.LazyLinear(1)])) is None

@@ -3,8 +3,10 @@
 # What `jade --help` says of each; the file of a command is imported when it is called.
 COMMANDS = {
     "train": "train a model",
+    "resume": "continue a run that was stopped, killed or has failed, exactly where it was left",
     "check": "check a configuration without running it",
     "config": "print the resolved configuration with the source of each value",
     "runs": "list runs: how they stand, how far they are, and how good",
     "show": "show all about one run, with its curves",
+    "export": "put the model of a run into one file",
 }

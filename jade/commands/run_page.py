@@ -20,7 +20,7 @@ from jade.commands.run_view import (
     render_text,
 )
 from jade.errors import ConfigError
-from jade.history import ITERATION, load_history
+from jade.metrics_table import STEP, MetricsTable
 from jade.run_dir import FAILED, FINISHED, PERIODIC, RUNNING, RunDir
 from jade.runs import RunSummary
 from jade.timespan import render_age, render_duration
@@ -38,16 +38,17 @@ CHART_WIDTH, CHART_HEIGHT, MOST_CHARTS = 46, 5, 8
 LARGE_CHART_HEIGHT = 12
 GAP = "  "
 ERROR_LINES = 12
-NOT_METRICS = (ITERATION, "epoch")
+NOT_METRICS = (STEP, "epoch")
 
 
 def load_series(directory: Path) -> dict[str, list[Point]]:
     """Load the curve of each metric: pairs of iteration and value."""
     series: dict[str, list[Point]] = {}
-    for row in load_history(RunDir(directory).metrics):
+    for row in MetricsTable.load(RunDir(directory).metrics):
+        step = row.get(STEP)
         for name, value in row.items():
-            if name not in NOT_METRICS and ITERATION in row:
-                series.setdefault(name, []).append((row[ITERATION], value))
+            if step is not None and value is not None and name not in NOT_METRICS:
+                series.setdefault(name, []).append((step, value))
     return series
 
 

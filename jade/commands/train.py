@@ -5,15 +5,19 @@ import sys
 from jade.commands import COMMANDS
 from jade.commands.base import importing_for_good, make_run_parser, parse, read_configuration
 from jade.commands.outcome import show
+from jade.signals import SignalWatch
 
 
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade train``."""
-    parsed = parse(make_run_parser(program, COMMANDS["train"]), tokens)
-    if parsed is None:
-        return 0
-    configuration = read_configuration(*parsed)
-    with importing_for_good():
-        from jade.run import execute
+    # From the beginning: a signal may come while torch is being imported.
+    with SignalWatch() as watch:
+        parsed = parse(make_run_parser(program, COMMANDS["train"]), tokens)
+        if parsed is None:
+            return 0
+        configuration = read_configuration(*parsed)
+        with importing_for_good():
+            from jade.run import Circumstances, execute
 
-    return show(lambda: execute(configuration, command=sys.argv))
+        circumstances = Circumstances(command=sys.argv, watch=watch)
+        return show(lambda: execute(configuration, circumstances))

@@ -1,13 +1,15 @@
 """Give the batches of a DataLoader from tensors in memory."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from jade.errors import ConfigError
-from jade.in_memory.reading import load, take_fingerprint
+from jade.errors import ConfigError, MissingDataError
+from jade.in_memory.reading import Entry, load, take_fingerprint
+from jade.in_memory.table import Table
 
 
 class TensorLoader:
@@ -54,7 +56,10 @@ class TensorLoader:
         self.drop_last = drop_last
         self.generator = generator
         self._max_bytes = max_bytes
-        self._entry = load(dataset, max_bytes)
+        self._entry: Entry | None = None
+        # A trainer that is loaded where its data is not gets its loader; reading then explains it.
+        with contextlib.suppress(MissingDataError):
+            self._entry = load(dataset, max_bytes)
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.dataset), self.batch_size)
@@ -71,14 +76,14 @@ class TensorLoader:
         """
         if not 0 <= start_batch <= len(self):
             raise ConfigError(f"start_batch must be from 0 to {len(self)}, not {start_batch}.")
-        if self._entry.fingerprint != take_fingerprint(self.dataset):
+        if self._entry is None or self._entry.fingerprint != take_fingerprint(self.dataset):
             self._entry = load(self.dataset, self._max_bytes)
         # DataLoader draws a seed for its workers first, also when it has none.
         torch.empty((), dtype=torch.int64).random_(generator=self.generator)
         # It draws the order with the first batch, which matters to zip(loader, loader). An epoch
         # that is continued needs it now, before the caller restores the generators.
         order = self._draw_order() if start_batch else None
-        return self._batches(start_batch, order)
+        return self._batches(self._entry.table, start_batch, order)
 
     def _draw_order(self) -> Tensor | None:
         if not self.shuffle:
@@ -90,11 +95,11 @@ class TensorLoader:
             generator.manual_seed(seed)
         return torch.randperm(len(self.dataset), generator=generator)
 
-    def _batches(self, start_batch: int, order: Tensor | None) -> Iterator[Any]:
+    def _batches(self, table: Table, start_batch: int, order: Tensor | None) -> Iterator[Any]:
         order = self._draw_order() if order is None else order
         size = self.batch_size
         end = len(self) * size if self.drop_last else len(self.dataset)
-        yield from self._entry.table.batches(order, range(start_batch * size, end, size))
+        yield from table.batches(order, range(start_batch * size, end, size))
         if self.shuffle and self.generator is not None:
             # DataLoader's sampler draws one order too many, and leaves its own generator like that.
             torch.randperm(len(self.dataset), generator=self.generator)

@@ -27,6 +27,8 @@ class RunInfo:
     tags: tuple[str, ...] = ()
     notes: str | None = None
     job_type: str | None = None
+    # The last step of a run that is continued whose log is valid; None for a new run.
+    resumed_at: int | None = None
 
 
 class Logger(abc.ABC):

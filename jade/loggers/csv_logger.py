@@ -38,6 +38,8 @@ class CsvLogger(Logger):
 
     def start(self, run: RunInfo) -> None:
         self._path = self._path or run.directory / "metrics.csv"
+        if run.resumed_at is not None:
+            self.cut_after(run.resumed_at)
         self._open(self._path)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:

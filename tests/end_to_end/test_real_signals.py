@@ -58,7 +58,8 @@ SLOW_EVALUATION = """
 
         def evaluate(self):
             open("evaluating", "w").close()
-            time.sleep(1.5)
+            time.sleep(60)
+            open("measured", "w").close()
             return 1.0
 """
 STUBBORN = TRAINER.replace("time.sleep(0.01)", "time.sleep(60)")
@@ -177,18 +178,20 @@ def test_second_interrupt_ends_a_run_at_once_and_is_on_record(start):
     assert (written["status"], written["exit_code"]) == ("interrupted", 130)
 
 
-def test_signal_during_an_evaluation_waits_for_its_end(start, project):
+def test_signal_during_an_evaluation_cuts_it_short_and_it_stays_due(start, project):
     project.write("modules/eval/errors.py", SLOW_EVALUATION)
     run = start("--evaluate_first=false", "--eval.Error.evaluate_every=1 iteration")
     run.wait_for("evaluating")
     run.send(signal.SIGTERM)
     assert run.end() == 75, run.err
-    # It was measured and logged, and nothing was trained after it.
+    # What was trained is logged, the measurement is not, and nothing was trained after it.
     [header, row] = run.directory.metrics.read_text().splitlines()
-    assert header.split(",")[-1] == "Error"
+    assert header.split(",")[-1] == "loss"
     assert row.startswith("1,")
-    assert row.endswith(",1.0")
     assert run.directory.read_status()["iterations"] == 1
+    kept = checkpoint.load(run.directory.last_checkpoint)
+    assert kept["schedules"]["evaluations"] == {"Error": 1}
+    assert not (run.folder / "measured").exists()
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])

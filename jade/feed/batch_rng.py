@@ -1,0 +1,136 @@
+"""Give each batch random numbers of its own, whichever process makes it, and in whatever order."""
+
+import contextlib
+import hashlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from jade import stateful
+from jade.seeding import derive
+
+
+class Stream:
+    """One generator that the making of a batch may draw from.
+
+    Args:
+        name: What it is called in a checkpoint.
+        generator: A generator of torch, of NumPy or of Python.
+        salt: Tells it from others; a generator that a dataset seeded itself keeps its own.
+    """
+
+    def __init__(self, name: str, generator: Any, salt: str = "") -> None:
+        self.name = name
+        self._generator = generator
+        self._salt = salt
+
+    def save(self) -> Any:
+        """Return the state of the generator."""
+        return stateful.state_of(self._generator)
+
+    def restore(self, state: Any) -> None:
+        """Put a state back that ``save`` returned."""
+        stateful.load_state(self._generator, state)
+
+    def seed(self, seed: int) -> None:
+        """Seed the generator for a batch."""
+        seed = derive(seed, self._salt) if self._salt else seed
+        generator = self._generator
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+        elif isinstance(generator, random.Random):
+            generator.seed(seed)
+        elif isinstance(generator, np.random.RandomState):
+            generator.seed(seed % 2**32)
+        else:
+            fresh = type(generator.bit_generator)(seed)
+            generator.bit_generator.state = fresh.state
+
+
+class BatchRng:
+    """The generators that a dataset may draw from: the global ones, and those it has itself.
+
+    Args:
+        dataset: Where to look for generators.
+        salts: What tells the dataset's own generators apart, by path; made from their states if
+            it is not given, so that a dataset that was seeded otherwise gives other batches.
+
+    Attributes:
+        used: The names of the streams that are known to be drawn from; None if nobody knows yet.
+    """
+
+    def __init__(self, dataset: Any, salts: dict[str, str] | None = None) -> None:
+        self.used: list[str] | None = None
+        own = dict(stateful.find_generators(dataset))
+        self.salts = salts or {
+            path: f"{path} {_digest(stateful.state_of(generator))}"
+            for path, generator in own.items()
+        }
+        self._streams = [
+            Stream("torch", torch.default_generator),
+            # What the functions of these modules draw from.
+            Stream("random", random._inst),
+            Stream("numpy", np.random.mtrand._rand),
+        ]
+        self._streams += [Stream(path, own[path], self.salts[path]) for path in own]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether batches draw random numbers, as far as is known."""
+        return self.used is None or bool(self.used)
+
+    def seed(self, seed: int) -> None:
+        """Seed all generators, in a process that makes nothing but batches."""
+        for stream in self._streams:
+            stream.seed(seed)
+
+    @contextlib.contextmanager
+    def isolated(self, seed: int) -> Iterator[None]:
+        """Make a batch with random numbers of its own; training does not notice.
+
+        The first time this finds out which generators are drawn from. The others are left alone
+        after that: saving and restoring them takes longer than many a batch.
+        """
+        streams = [s for s in self._streams if self.used is None or s.name in self.used]
+        before = [stream.save() for stream in streams]
+        for stream in streams:
+            stream.seed(seed)
+        seeded = [stream.save() for stream in streams] if self.used is None else []
+        try:
+            yield
+            if self.used is None:
+                moved = [not _is_same(s.save(), at) for s, at in zip(streams, seeded, strict=True)]
+                self.used = [s.name for s, has in zip(streams, moved, strict=True) if has]
+        finally:
+            for stream, state in zip(streams, before, strict=True):
+                stream.restore(state)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return _digest(one) == _digest(other)
+
+
+def _digest(state: Any) -> str:
+    """Return a short text that tells states of generators from each other."""
+    digest = hashlib.blake2b(digest_size=8)
+    _update(digest, state)
+    return digest.hexdigest()
+
+
+def _update(digest: "hashlib.blake2b", value: Any) -> None:
+    if isinstance(value, torch.Tensor):
+        value = value.numpy()
+    if isinstance(value, np.ndarray):
+        digest.update(value.tobytes())
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            digest.update(key.encode())
+            _update(digest, value[key])
+    elif isinstance(value, (tuple, list)) and any(isinstance(v, np.ndarray) for v in value):
+        for item in value:
+            _update(digest, item)
+    else:
+        digest.update(repr(value).encode())

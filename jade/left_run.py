@@ -1,0 +1,168 @@
+"""Find out from where a run goes on, and what has changed since it was left."""
+
+import logging
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jade import checkpoint, seal
+from jade.code_copy import CodeCopy
+from jade.errors import CheckpointError, ConfigError
+from jade.lock import is_held
+from jade.origin import Origin
+from jade.overrides import Override
+from jade.run_dir import FINISHED, PERIODIC, RunDir
+from jade.saved_runs import list_runs, load_config, read_json
+from jade.schedule import EPOCHS, Amount, Clock, parse_amount
+
+# What must be the same for a run to be the one that is meant; the rest may change on the way.
+IDENTITY = ("model", "data", "eval", "arch_impl", "modules", "deterministic", "evaluate_first")
+BEFORE_THE_FIRST_STEP = -1
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Left:
+    """A run as it was left.
+
+    Attributes:
+        directory: Where it is.
+        state: What its newest good checkpoint holds; None if it has none, so that it starts again.
+    """
+
+    directory: RunDir
+    state: Mapping[str, Any] | None = None
+
+    @property
+    def iteration(self) -> int:
+        """The last step whose rows in the log are valid."""
+        if self.state is None:
+            return BEFORE_THE_FIRST_STEP
+        iteration: int = self.state["clock"]["iterations"]
+        return iteration
+
+    def total(self, additional: str) -> Amount:
+        """Return the amount of training in all, if so much is added to what is done."""
+        amount = parse_amount(additional, "additional")
+        clock = Clock(**self.state["clock"]) if self.state is not None else Clock()
+        return Amount(clock.read(amount.unit) + amount.number, amount.unit)
+
+
+def load_left(directory: RunDir) -> Left:
+    """Load the newest checkpoint that is not damaged.
+
+    Raises:
+        CheckpointError: There are checkpoints, but all of them are damaged.
+    """
+    paths = _newest_first(directory)
+    for path in paths:
+        try:
+            state = checkpoint.load(path)
+        except CheckpointError as error:
+            logger.warning("%s The one before it is tried.", error)
+            continue
+        logger.info("resumed from %s, iteration %d", path, state["clock"]["iterations"])
+        return Left(directory, state)
+    if paths:
+        raise CheckpointError(
+            f"All {len(paths)} checkpoints in {directory.checkpoints} are damaged: nothing is left "
+            "to go on from. Start the run again with jade train."
+        )
+    logger.info("%s has no checkpoint yet: it starts again.", directory.root)
+    return Left(directory)
+
+
+def _newest_first(directory: RunDir) -> list[Path]:
+    if not directory.checkpoints.is_dir():
+        return []
+    named = (directory.last_checkpoint, directory.former_checkpoint, directory.best_checkpoint)
+    paths = [path for path in (*named, *directory.periodic_checkpoints()) if path.is_file()]
+    return sorted(paths, key=_iteration_of, reverse=True)
+
+
+def _iteration_of(path: Path) -> float:
+    """Tell how old a checkpoint is; one that cannot say so any more comes first, to be named."""
+    iteration = seal.read_iteration(path)
+    if iteration is None:
+        match = PERIODIC.fullmatch(path.name)
+        return float(match[1]) if match else math.inf
+    return iteration
+
+
+def continue_run(
+    directory: RunDir, changes: Sequence[Override], total: Amount | None = None
+) -> list[Override]:
+    """Return the overrides that make the configuration of a run go on.
+
+    Args:
+        directory: Of the run.
+        changes: What is to be otherwise than it was.
+        total: How long the run is in all; None leaves that as it is.
+    """
+    limits = {} if total is None else as_limits(total)
+    return [
+        Override("config", [str(directory.config)], Origin(str(directory.config))),
+        *changes,
+        *(Override(key, value, Origin("argument --total")) for key, value in limits.items()),
+        Override("resume", str(directory.root), Origin("argument RUN")),
+    ]
+
+
+def as_limits(amount: Amount) -> dict[str, Any]:
+    """Return the settings by which a run is so long."""
+    if amount.unit == EPOCHS and amount.number == int(amount.number):
+        return {"epochs": int(amount.number), "train_for": None}
+    return {"epochs": None, "train_for": str(amount)}
+
+
+def find_changes(directory: RunDir) -> list[str]:
+    """List what is not as it was when the run was started: versions and the user's code."""
+    recorded = read_json(directory.provenance)
+    changes = []
+    then = recorded.get("packages", {}).get("torch")
+    if then is not None and then.partition("+")[0] != torch.__version__.partition("+")[0]:
+        changes.append(f"torch is {torch.__version__} here and was {then}")
+    then = str(recorded.get("python", "")).partition(" ")[0]
+    if then and then != platform.python_version():
+        changes.append(f"Python is {platform.python_version()} here and was {then}")
+    code = CodeCopy(directory.code, recorded.get("code") or {})
+    return [*changes, *(f"the code differs: {name}" for name in code.changes(Path.cwd()))]
+
+
+def find_unfinished(root: Path, frozen: Mapping[str, Any]) -> RunDir | None:
+    """Find the newest run of a configuration that is not at its end and that nobody is in."""
+    for run_id in list_runs(root):
+        directory = RunDir(root / run_id)
+        known = _load_config(directory)
+        if known is None or not _is_same(known, frozen) or is_held(directory.root):
+            continue
+        status = read_json(directory.status_file).get("status")
+        if status != FINISHED or _asks_for_more(known, frozen):
+            return directory
+    return None
+
+
+def _load_config(directory: RunDir) -> dict[str, Any] | None:
+    try:
+        return load_config(directory)
+    except ConfigError:
+        return None
+
+
+def _is_same(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:
+    if any(known.get(key) != frozen.get(key) for key in IDENTITY):
+        return False
+    # A seed that was drawn fits any configuration that leaves it open.
+    return frozen.get("seed") in (None, -1, known.get("seed"))
+
+
+def _asks_for_more(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:
+    if known.get("train_for") or frozen.get("train_for"):
+        return known.get("train_for") != frozen.get("train_for")
+    return (frozen.get("epochs") or 0) > (known.get("epochs") or 0)

@@ -1,0 +1,123 @@
+"""Build the datasets and the trainer of a stored configuration again, also without its data."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jade import torch_startup
+from jade.assemble import Datasets, assemble
+from jade.components import LazyComponents
+from jade.config import Configuration
+from jade.envvars import exported, read_environment
+from jade.missing_dataset import MissingDataset
+from jade.resolve import resolve, resolve_one
+from jade.seeding import isolated_rng
+from jade.trainer import Trainer
+from jade.user_modules import ModuleSet
+
+# The settings that decide what is built; others may not even make sense on this machine.
+DECISIVE = ("modules", "arch_impl", "stop_on_nan", "seed")
+
+logger = logging.getLogger(__name__)
+
+
+class Rebuilder:
+    """Builds what a configuration describes, with the code of a folder.
+
+    Args:
+        config: As a run has stored it; ``modules`` and ``arch_impl`` are relative to the folder.
+        folder: Of the project, or of a copy of its code.
+        modules: Keeps the classes of a copy apart from others; None for the current project.
+        sizes: How many samples each dataset had, for what stands in for one that is not here.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        folder: Path,
+        modules: ModuleSet | None = None,
+        sizes: Mapping[str, int | None] | None = None,
+    ) -> None:
+        values = {key: config[key] for key in DECISIVE if config.get(key) is not None}
+        # Nothing is going to be trained, but a configuration has to say how long.
+        values |= {"epochs": 0, "model": config["model"], "data": config.get("data") or {}}
+        env_file = config.get("env_file")
+        known = env_file if isinstance(env_file, str) and Path(env_file).is_file() else None
+        environ = read_environment(os.environ, known)
+        self._configuration = Configuration(values=values, environ=environ, folder=folder)
+        self._modules = modules
+        self._sizes = dict(sizes or {})
+        self._seed = int(config.get("seed") or 0)
+
+    def datasets(self) -> LazyComponents:
+        """Return the datasets, each built on first access with the variables of this machine."""
+        names = self._configuration.values["data"]
+        return Datasets({name: _Late(name, self.build_dataset) for name in names}, self._seed)
+
+    def build_dataset(self, name: str) -> Any:
+        """Build a dataset; what is wrong with another one does not matter."""
+        with self._surroundings():
+            return resolve_one(self._configuration, ("data", name)).build()
+
+    def build_trainer(self, device: torch.device, datasets: LazyComponents) -> Trainer:
+        """Build the trainer by its own ``initialize``; random numbers outside stay as they are."""
+        torch_startup.defer_dynamo()
+        available = _Available(datasets, self._sizes)
+        with self._surroundings(), isolated_rng(self._seed):
+            resolved = resolve(self._configuration, sections=("model",))
+            return assemble(resolved, device, self._seed, available).trainer
+
+    @contextlib.contextmanager
+    def _surroundings(self) -> Iterator[None]:
+        in_use = self._modules.in_use() if self._modules else contextlib.nullcontext()
+        with exported(self._configuration.environ), in_use:
+            yield
+
+
+def adopt_stored(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    """Let a trainer keep what its training has kept, such as the counters that settings name."""
+    for name in state["stored"]:
+        if hasattr(trainer, name):
+            trainer.add_attribute_to_store(name)
+
+
+def ready(trainer: Trainer, clock: Mapping[str, Any]) -> Trainer:
+    """Return a trainer with its counters set and its networks in eval mode."""
+    trainer._clock.iterations, trainer._clock.epochs = clock["iterations"], clock["epochs"]
+    trainer._clock.seconds = clock["seconds"]
+    trainer.eval()
+    for module in trainer.loose_modules():
+        module.eval()
+    return trainer
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A dataset whose description is checked when it is built: it may not fit this machine."""
+
+    name: str
+    build_named: Callable[[str], Any]
+
+    def build(self) -> Any:
+        return self.build_named(self.name)
+
+
+class _Available(LazyComponents):
+    """Datasets, with something to stand in for those that cannot be built here."""
+
+    def __init__(self, datasets: LazyComponents, sizes: Mapping[str, int | None]) -> None:
+        super().__init__({name: _Late(name, datasets.__getitem__) for name in datasets}, "dataset")
+        self._sizes = sizes
+
+    def _build(self, name: str) -> Any:
+        try:
+            return super()._build(name)
+        except Exception as error:
+            logger.info("The dataset %r is not here: %s: %s", name, type(error).__name__, error)
+            return MissingDataset(name, self._sizes.get(name), error)
