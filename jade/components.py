@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jade.class_index import ClassIndex as ClassIndex
-from jade.errors import ComponentError, suggest
+from jade.errors import ComponentError, MissingDataError, suggest
 from jade.signatures import signature_of
 from jade.user_modules import shown
 
@@ -107,7 +107,7 @@ def size_of(dataset: Any) -> int | None:
     """Return the length of a dataset, or None if it has none."""
     try:
         return len(dataset)
-    except (TypeError, NotImplementedError):
+    except (TypeError, NotImplementedError, MissingDataError):
         return None
 
 

@@ -72,7 +72,7 @@ def export_run(run: RunDir, path: Path, checkpoint: str | int | Path | None = No
     write_model(
         path,
         state={"trainer": _without_optimizers(content["trainer"]), "clock": content["clock"]},
-        config={**kept, **code.settings(config)},
+        config=code.translate(kept),
         facts=facts,
         sources=sources,
     )

@@ -133,10 +133,10 @@ class LoadedRun:
     def _rebuilder(self) -> Rebuilder:
         sizes = self._provenance.get("samples") or {}
         if not self._trusts_code:
-            return Rebuilder(self.config, self._project, sizes=sizes)
+            return Rebuilder(self.config, self._project, sizes=sizes, forbidden=self.directory)
         if not self._run.code.is_dir():
             raise ConfigError(f"The run {self.run_id} has kept no code: {self._run.code} is gone.")
-        config = {**self.config, **self._code.settings(self.config)}
+        config = self._code.translate(self.config)
         return Rebuilder(config, self._run.code, ModuleSet(self._run.code), sizes)
 
     @cached_property
@@ -149,17 +149,8 @@ class LoadedRun:
         recorded = self._provenance.get("directory") or "."
         for folder in (Path(), Path(recorded), *self.directory.parents):
             if all((folder / name).exists() for name in named):
-                self._refuse_own_code([folder / name for name in named])
                 return folder
         return Path()
-
-    def _refuse_own_code(self, places: list[Path]) -> None:
-        inside = [path for path in places if path.resolve().is_relative_to(self.directory)]
-        if inside:
-            raise ConfigError(
-                f"The run {self.run_id} names code of its own directory: {inside[0]}. If you trust "
-                "it, load_run(..., trust_code=True) uses the code of the run."
-            )
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jade.alarm import Alarm
 from jade.batch import move
-from jade.errors import NonFiniteLossError, TrainingError, suggest
+from jade.errors import CheckpointError, NonFiniteLossError, TrainingError, suggest
 from jade.evaluator import Evaluator
 from jade.journal import Journal
 from jade.keeper import Keeper
@@ -354,6 +354,9 @@ class TrainingLoop:
     def _load(self, state: Mapping[str, Any]) -> None:
         """Be where ``state_dict`` was taken."""
         trainer, clock = self._trainer, self._clock
+        kind, own = state["trainer"]["class"], type(trainer).__name__
+        if kind != own:
+            raise CheckpointError(f"The run was trained by {kind}, not by {own}.")
         trainer.load_full_state(state["trainer"])
         clock.iterations, clock.epochs = state["clock"]["iterations"], state["clock"]["epochs"]
         clock.seconds = state["clock"]["seconds"]

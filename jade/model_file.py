@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -175,7 +176,11 @@ class ModelFile:
     def _check_members(self, archive: zipfile.ZipFile) -> None:
         """Refuse what JADE does not write: other names, compression, places outside a folder."""
         entries = [entry for entry in archive.infolist() if entry.filename != MANIFEST]
-        names = [entry.filename for entry in entries]
+        names = Counter(entry.filename for entry in entries)
+        if len(entries) > MAX_MEMBERS:
+            raise CheckpointError(f"{self.path} is refused: it has {len(entries):,} members.")
+        if sum(entry.file_size for entry in entries) > self.path.stat().st_size:
+            raise CheckpointError(f"{self.path} is damaged: its members are larger than itself.")
         for name in (CONFIG, FACTS, WEIGHTS, *self._digests):
             if name not in names or name not in self._digests:
                 raise self._damaged(name, "it is missing")
@@ -183,14 +188,10 @@ class ModelFile:
             problem = self._problem_of(entry, names)
             if problem:
                 raise self._damaged(entry.filename, problem)
-        if len(names) > MAX_MEMBERS:
-            raise CheckpointError(f"{self.path} is refused: it has {len(names)} members.")
-        if sum(entry.file_size for entry in entries) > self.path.stat().st_size:
-            raise CheckpointError(f"{self.path} is damaged: its members are larger than itself.")
 
-    def _problem_of(self, entry: zipfile.ZipInfo, names: list[str]) -> str | None:
+    def _problem_of(self, entry: zipfile.ZipInfo, names: Counter[str]) -> str | None:
         name = entry.filename
-        if name not in self._digests or names.count(name) > 1:
+        if name not in self._digests or names[name] > 1:
             return "it does not belong there"
         if not _is_safe(name):
             return "its name leads out of the folder of the code"

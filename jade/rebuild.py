@@ -19,7 +19,7 @@ from jade.missing_dataset import MissingDataset
 from jade.resolve import resolve, resolve_one
 from jade.seeding import isolated_rng
 from jade.trainer import Trainer
-from jade.user_modules import ModuleSet
+from jade.user_modules import ModuleSet, fenced
 
 # The settings that decide what is built; others may not even make sense on this machine.
 DECISIVE = ("modules", "arch_impl", "stop_on_nan", "seed")
@@ -35,6 +35,7 @@ class Rebuilder:
         folder: Of the project, or of a copy of its code.
         modules: Keeps the classes of a copy apart from others; None for the current project.
         sizes: How many samples each dataset had, for what stands in for one that is not here.
+        forbidden: A folder of which no code is executed.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Rebuilder:
         folder: Path,
         modules: ModuleSet | None = None,
         sizes: Mapping[str, int | None] | None = None,
+        forbidden: Path | None = None,
     ) -> None:
         values = {key: config[key] for key in DECISIVE if config.get(key) is not None}
         # Nothing is going to be trained, but a configuration has to say how long.
@@ -52,6 +54,7 @@ class Rebuilder:
         environ = read_environment(os.environ, known)
         self._configuration = Configuration(values=values, environ=environ, folder=folder)
         self._modules = modules
+        self._forbidden = forbidden
         self._sizes = dict(sizes or {})
         self._seed = int(config.get("seed") or 0)
 
@@ -75,9 +78,14 @@ class Rebuilder:
 
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[None]:
-        in_use = self._modules.in_use() if self._modules else contextlib.nullcontext()
+        in_use = self._modules.in_use() if self._modules else fenced(self._problem_of)
         with exported(self._configuration.environ), in_use:
             yield
+
+    def _problem_of(self, path: Path) -> str | None:
+        if self._forbidden is None or not path.is_relative_to(self._forbidden):
+            return None
+        return "it belongs to the run, whose code is executed with trust_code=True only"
 
 
 def adopt_stored(trainer: Trainer, state: Mapping[str, Any]) -> None:

@@ -160,8 +160,8 @@ class Record:
     def _write_code(self, resolved: Resolved) -> dict[str, Any]:
         """Copy the code, and return where in the copy the settings that name code would point."""
         roots, used = resolved.index.roots, resolved.index.used
-        # A file that stands alone may import what stands beside it.
-        folders = {*roots, *(path.parent for path in used)}
+        # A file may import what stands beside it, or anything else of the project.
+        folders = {Path.cwd(), *roots, *(path.parent for path in used)}
         files = {*used, *imported_below(folders)}
         provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd(), roots)
         return provenance.find_in_snapshot(

@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jade.envvars import read_environment
 from jade.errors import ConfigError, closest, suggest
 from jade.run_dir import PERIODIC, RunDir
 from jade.yaml_file import load_mapping
@@ -23,9 +23,9 @@ class SavedCheckpoint:
     iteration: int | None = None
 
 
-def default_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where run directories are when nobody says it."""
-    return Path(environ.get("EXPERIMENTS_ROOT") or "experiments")
+def default_root() -> Path:
+    """Return where run directories are when nobody says it; a file .env may."""
+    return Path(read_environment(os.environ, None).get("EXPERIMENTS_ROOT") or "experiments")
 
 
 def find_run(path_or_id: str | Path, root: Path) -> RunDir:

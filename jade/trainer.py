@@ -205,10 +205,6 @@ class Trainer(nn.Module):
         Raises:
             CheckpointError: Something is missing or does not fit, and ``strict`` is true.
         """
-        if strict and state["class"] != type(self).__name__:
-            raise CheckpointError(
-                f"The checkpoint is of {state['class']}, not of {type(self).__name__}."
-            )
         found = self._stateful()
         modules, problems = self._fitting(state["modules"], self._module_state())
         states, more = self._fitting(state["stateful"], found)

@@ -8,8 +8,9 @@ import importlib.util
 import os
 import re
 import sys
+import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -67,8 +68,20 @@ class _Project:
 
 
 _project = _Project([], [])
+# What must be asked before a file is executed; each says why it must not be, or None.
+_fences: list[Callable[[Path], str | None]] = []
 # The folders of single files, which were put on the path for what stands beside those.
 _beside: list[str] = []
+
+
+@contextlib.contextmanager
+def fenced(problem_of: Callable[[Path], str | None]) -> Iterator[None]:
+    """Load inside only those files of which nothing is said against it."""
+    _fences.append(problem_of)
+    try:
+        yield
+    finally:
+        _fences.remove(problem_of)
 
 
 class ModuleSet:
@@ -76,6 +89,8 @@ class ModuleSet:
 
     So several copies can be used in one process, each with classes of its own. Outside of
     ``in_use`` nothing of it is to be seen, not even by an import that a function of it contains.
+
+    No file from elsewhere is loaded inside: it would be executed instead of its copy.
 
     Args:
         folder: Where the copy is, as ``provenance.snapshot_code`` has made it.
@@ -95,10 +110,14 @@ class ModuleSet:
             if self._depth > 1:
                 yield
                 return
-            with self._swapped():
+            with fenced(self._problem_of), self._swapped():
                 yield
         finally:
             self._depth -= 1
+
+    def _problem_of(self, path: Path) -> str | None:
+        is_inside = path.is_relative_to(self.folder)
+        return None if is_inside else f"it is not in the copy of the code, {self.folder}"
 
     @contextlib.contextmanager
     def _swapped(self) -> Iterator[None]:
@@ -162,6 +181,8 @@ def load_file(path: Path, roots: Sequence[Path]) -> ModuleType:
     if not path.is_file():
         raise ComponentError(f"{path} does not exist or is not a file.{_near(path)}")
     resolved = path.resolve()
+    for problem in filter(None, (problem_of(resolved) for problem_of in _fences)):
+        raise ComponentError(f"{path} is not loaded: {problem}.")
     root = next((root for root in roots if root in resolved.parents), None)
     with _explained(resolved):
         try:
@@ -256,10 +277,14 @@ def _is_installed(file: Path) -> bool:
 def imported_below(folders: Iterable[Path]) -> set[Path]:
     """Return the files of a user that were imported from the given folders."""
     prefixes = tuple(f"{folder}{os.sep}" for folder in folders)
-    library = f"{Path(__file__).parent}{os.sep}"
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    own = {f for f in files if f and f.startswith(prefixes) and not f.startswith(library)}
-    return {Path(file).resolve() for file in own if not _is_installed(Path(file))}
+    # An environment may stand within a project; what it holds is no part of that.
+    others = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    foreign = tuple(f"{folder}{os.sep}" for folder in others)
+    # The main program only calls us; multiprocessing knows it by another name, too.
+    modules = [m for m in list(sys.modules.values()) if m is not sys.modules.get("__main__")]
+    files = [getattr(module, "__file__", None) for module in modules]
+    own = {f for f in files if f and f.startswith(prefixes) and not f.startswith(foreign)}
+    return {Path(f).resolve() for f in own if f.endswith(".py") and not _is_installed(Path(f))}
 
 
 def _import_alone(path: Path) -> ModuleType:

@@ -1,6 +1,7 @@
 """A run that was trained can be loaded again: its metrics, its datasets, its trainer."""
 
 import csv
+import json
 import random
 import shutil
 import sys
@@ -29,6 +30,8 @@ def test_run_is_found_by_directory_and_by_id(trained, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert load_run(directory.name).run_id == directory.name
     monkeypatch.delenv("EXPERIMENTS_ROOT")
+    (tmp_path / ".env").write_text(f"EXPERIMENTS_ROOT={directory.parent}\n")
+    assert load_run(directory.name).run_id == directory.name
     assert load_run(directory.name, root=directory.parent).directory == directory
 
 
@@ -211,6 +214,21 @@ def test_dataset_that_is_missing_does_not_keep_the_trainer_from_loading(trained,
         run.datasets["train"]
 
 
+def test_dataset_that_is_missing_may_be_of_unknown_size(project, trained, monkeypatch):
+    text = (project.root / "modules/models/line.py").read_text()
+    text = text.replace("DataLoader(", "self.make_loader(")
+    project.write("modules/models/line.py", text)
+    monkeypatch.setenv("SIZE", "12")
+    directory = trained("--data.train.params.n=$SIZE")
+    monkeypatch.delenv("SIZE")
+    provenance = json.loads((directory / "provenance.json").read_text())
+    assert provenance.pop("samples") == {"train": 12, "test": 10}
+    (directory / "provenance.json").write_text(json.dumps(provenance))
+    trainer = load_run(directory).trainer()
+    with pytest.raises(MissingDataError, match="its size was asked for"):
+        len(trainer.train_loader)
+
+
 CHANGED = """
     from torch import nn
 
@@ -266,14 +284,69 @@ def test_code_of_the_run_is_not_executed_unless_it_is_trusted(project, trained):
     assert mark.exists()
 
 
-def test_run_that_names_code_of_its_own_directory_is_refused(project, trained):
+def test_run_that_has_kept_no_code_says_so_when_it_is_trusted(trained):
     directory = trained()
-    text = (directory / "config.yml").read_text()
-    (directory / "config.yml").write_text(
-        text.replace("modules: []", f"modules: [{directory}/code/modules]")
+    shutil.rmtree(directory / "code")
+    with pytest.raises(ConfigError, match=r"has kept no code"):
+        load_run(directory, trust_code=True).trainer()
+
+
+def test_checkpoint_of_another_place_is_loaded_by_its_path(trained, tmp_path):
+    first, second = trained(), trained("--epochs=1")
+    shutil.copy(second / "checkpoints/last.pt", tmp_path / "mine.pt")
+    assert load_run(first).trainer(tmp_path / "mine.pt").iterations == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("modules: []", "modules: [{}/code/modules]"),
+        ("arch_impl: modules/", "arch_impl: {}/code/modules/"),
+        ("class: LineTrainer", "class: {}/code/modules/models/line.py:LineTrainer"),
+    ],
+)
+def test_run_that_names_code_of_its_own_directory_is_refused(trained, setting, value):
+    config = trained() / "config.yml"
+    assert setting in config.read_text()
+    config.write_text(config.read_text().replace(setting, value.format(config.parent)))
+    with pytest.raises(ConfigError, match=r"belongs to the run, whose code is executed with trust"):
+        load_run(config.parent).trainer()
+
+
+def test_trusted_code_of_a_class_with_a_path_is_that_of_the_copy(project, trained):
+    outside = project.root.parent / "line.py"
+    shutil.copy(project.root / "modules/models/line.py", outside)
+    directory = trained(f"--model.class={outside}:LineTrainer")
+    outside.write_text("raise AssertionError('executed')\n")
+    assert type(load_run(directory, trust_code=True).trainer()).__name__ == "LineTrainer"
+
+
+def test_trusted_code_is_never_replaced_by_a_file_from_elsewhere(project, trained):
+    outside = project.root.parent / "line.py"
+    shutil.copy(project.root / "modules/models/line.py", outside)
+    directory = trained("--model.class=../line.py:LineTrainer")
+    config = directory / "config.yml"
+    config.write_text(config.read_text().replace("../line.py", f"{outside.parent}/./line.py"))
+    with pytest.raises(ConfigError, match=r"is not in the copy of the code"):
+        load_run(directory, trust_code=True).trainer()
+
+
+def test_trusted_code_includes_what_the_project_imports_from_beside_its_modules(
+    project, trained, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(project.root))
+    project.write("toolbox/sizes.py", "SIZE = 5\n")
+    text = (project.root / "modules/models/line.py").read_text()
+    text = text.replace("import torch\n", "import torch\nfrom toolbox.sizes import SIZE\n", 1)
+    project.write(
+        "modules/models/line.py",
+        text.replace("self.opt =", "self.size = SIZE\n        self.opt =", 1),
     )
-    with pytest.raises(ConfigError, match=r"names code of its own directory"):
-        load_run(directory).trainer()
+    directory = trained()
+    assert (directory / "code/toolbox/sizes.py").read_text() == "SIZE = 5\n"
+    sys.modules["toolbox.sizes"].SIZE = 6
+    assert load_run(directory, trust_code=True).trainer().size == 5
+    assert sys.modules["toolbox.sizes"].SIZE == 6
 
 
 def test_two_runs_with_different_code_of_the_same_names_keep_their_own_classes(project, trained):
@@ -296,6 +369,24 @@ def test_two_runs_with_different_code_of_the_same_names_keep_their_own_classes(p
     # Again, after the other one: a run has its classes once.
     assert type(runs[0].trainer()) is type(old)
     assert runs[0].trainer().size == 2
+
+
+@pytest.mark.parametrize(("folder", "beside"), [("nets", "factor"), ("../nets", "factors")])
+def test_two_runs_with_different_files_beside_their_architectures_keep_their_own(
+    project, trained, folder, beside
+):
+    outside = (project.root / folder).resolve()
+    outside.mkdir()
+    text = (project.root / "modules/architectures/small.py").read_text()
+    text = text.replace("super().__init__()", "super().__init__()\n        self.factor = FACTOR")
+    (outside / "small.py").write_text(f"from {beside} import FACTOR\n{text}")
+    runs = []
+    for factor in (2, 30):
+        (outside / f"{beside}.py").write_text(f"FACTOR = {factor}\n")
+        runs.append(trained(f"--arch_impl={outside}/small.py"))
+    (outside / f"{beside}.py").write_text("FACTOR = 400\n")
+    loaded = [load_run(directory, trust_code=True).trainer().net.factor for directory in runs]
+    assert [*loaded, load_run(runs[0]).trainer().net.factor] == [2, 30, 400]
 
 
 def test_trusted_code_from_outside_the_project_is_found(project, trained, tmp_path):

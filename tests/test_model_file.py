@@ -1,5 +1,6 @@
 """A model in one file: nothing of it is executed by opening it, and nothing damaged is used."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -52,7 +53,7 @@ def exported(project, trained, tmp_path):
     return export
 
 
-def rewrite(path, changes, *, manifest=None, compression=zipfile.ZIP_STORED):
+def rewrite(path, changes, *, manifest=None, compressed=()):
     """Write the file again with other members; the digests stay unless told otherwise."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -61,10 +62,11 @@ def rewrite(path, changes, *, manifest=None, compression=zipfile.ZIP_STORED):
         values = json.loads(members["manifest.json"])
         manifest(values)
         members["manifest.json"] = json.dumps(values).encode()
-    with zipfile.ZipFile(path, "w", compression) as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             if content is not None:
-                archive.writestr(name, content)
+                kind = zipfile.ZIP_DEFLATED if name in compressed else zipfile.ZIP_STORED
+                archive.writestr(name, content, kind)
 
 
 def test_export_says_what_it_wrote(trained, tmp_path, capsys):
@@ -287,11 +289,53 @@ def test_model_file_whose_names_lead_elsewhere_is_refused(exported, name):
         load_model(path)
 
 
-def test_model_file_that_is_compressed_is_refused(exported):
-    _, path = exported()
-    rewrite(path, {}, compression=zipfile.ZIP_DEFLATED)
+def test_model_file_that_is_compressed_is_refused(tmp_path):
+    path = tmp_path / "model.jade"
+    write_model(path, state={}, config={}, facts={}, sources={})
+    rewrite(path, {"config.yml": os.urandom(1000)}, compressed=["config.yml"])
     with pytest.raises(CheckpointError, match=r"it is compressed or encrypted"):
         load_model(path)
+
+
+def test_model_file_that_would_become_larger_than_itself_is_refused(tmp_path):
+    path = tmp_path / "model.jade"
+    write_model(path, state={}, config={}, facts={}, sources={"a.py": b"#" * 10_000})
+    rewrite(path, {}, compressed=["code/a.py"])
+    with pytest.raises(CheckpointError, match=r"its members are larger than itself"):
+        load_model(path)
+
+
+def test_model_file_that_is_no_project_by_its_size_is_refused(tmp_path):
+    path = tmp_path / "model.jade"
+    write_model(path, state={}, config={}, facts={}, sources={"a.py": b"#" * 50_000_001})
+    with pytest.raises(CheckpointError, match=r"code/a\.py is refused, it has 50,000,001 bytes"):
+        load_model(path)
+    many = {f"{number}.py": b"" for number in range(10_000)}
+    write_model(path, state={}, config={}, facts={}, sources=many)
+    with pytest.raises(CheckpointError, match=r"it has 10,003 members"):
+        load_model(path)
+
+
+def test_model_file_that_holds_a_name_twice_is_refused(tmp_path):
+    path = tmp_path / "model.jade"
+    write_model(path, state={}, config={}, facts={}, sources={"a.py": b"A = 1\n"})
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("code/a.py", "A = 2\n")
+    with pytest.raises(CheckpointError, match=r"code/a\.py is refused, it does not belong there"):
+        load_model(path)
+
+
+def test_model_file_whose_weights_are_something_else_is_refused(tmp_path):
+    path = tmp_path / "model.jade"
+    write_model(path, state={"trainer": {}}, config={}, facts={}, sources={})
+    digest = hashlib.sha256(b"nothing").hexdigest()
+    rewrite(
+        path,
+        {"weights.pt": b"nothing"},
+        manifest=lambda v: v["members"].update({"weights.pt": digest}),
+    )
+    with pytest.raises(CheckpointError, match=r"weights\.pt is refused"):
+        _ = load_model(path).state
 
 
 def test_model_file_that_is_cut_or_something_else_is_refused(exported, tmp_path):

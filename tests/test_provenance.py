@@ -17,8 +17,10 @@ from jade.provenance import (
     Provenance,
     collect,
     describe_git,
+    find_in_snapshot,
     find_packages,
     mask_secrets,
+    place_code,
     snapshot_code,
     write_json,
 )
@@ -428,6 +430,30 @@ def test_code_outside_the_root_goes_to_external(tmp_path):
         "external/package/__init__.py",
         "external/package/net.py",
     ]
+
+
+def test_code_of_a_folder_of_modules_outside_the_root_stays_together(tmp_path):
+    root, code = tmp_path / "project", tmp_path / "code"
+    used = make_files(tmp_path / "lib", "mods/models/vae.py", "mods/data/vae.py", "net.py")
+    roots = [tmp_path / "lib/mods", tmp_path / "unused"]
+
+    snapshot_code(used, code, root, roots)
+
+    assert copies(code) == [
+        "external/mods/data/vae.py",
+        "external/mods/models/vae.py",
+        "external/net.py",
+    ]
+    targets = place_code(used, root, roots)
+    assert find_in_snapshot(targets, roots, tmp_path / "lib/net.py") == {
+        "modules": ["external/mods"],
+        "arch_impl": "external/net.py",
+        "external": {
+            "external/mods/data/vae.py": f"{tmp_path}/lib/mods/data/vae.py",
+            "external/mods/models/vae.py": f"{tmp_path}/lib/mods/models/vae.py",
+            "external/net.py": f"{tmp_path}/lib/net.py",
+        },
+    }
 
 
 def test_code_files_of_the_same_name_never_overwrite_each_other(tmp_path):

@@ -330,7 +330,7 @@ def test_trainer_of_another_class_is_refused_by_name(full_project, stopped_at):
     directory = stopped_at(4)
     text = TRAINER.replace("LineTrainer", "OtherTrainer")
     full_project.write("modules/models/other.py", text)
-    with pytest.raises(CheckpointError, match=r"of LineTrainer.*OtherTrainer"):
+    with pytest.raises(CheckpointError, match=r"by LineTrainer, not by OtherTrainer"):
         jade.resume(directory, overrides={"model.class": "OtherTrainer"}, show_progress=False)
 
 

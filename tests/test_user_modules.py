@@ -9,7 +9,7 @@ import pytest
 
 from jade.class_index import ClassIndex
 from jade.errors import ComponentError
-from jade.user_modules import load_file, shown
+from jade.user_modules import imported_below, load_file, shown
 
 ROOT = Path(__file__).parent.parent
 
@@ -91,6 +91,20 @@ def test_root_whose_name_is_taken_disturbs_nobody(write, tmp_path, folder):
 
     assert code.InteractiveConsole
     assert torch.__version__
+
+
+def test_files_that_were_imported_are_those_of_the_user_only(write, tmp_path, monkeypatch):
+    write("env/lib/site-packages/installed_helper.py", "")
+    helper = write("imported_helper.py", "import installed_helper\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "env/lib/site-packages"))
+    load_file(helper, [])
+    main = write("main.py", "")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(main))
+    monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])
+
+    assert imported_below([tmp_path]) == {helper}
+    # Nothing of JADE, of its dependencies, or of Python.
+    assert imported_below([ROOT / "jade", Path(os.__file__).parent]) == set()
 
 
 def test_package_file_is_imported_as_its_package(write, tmp_path):

@@ -117,7 +117,12 @@ def test_weights_can_be_named_from_python(project, first):
     assert same(run.trainer.state_dict(), networks(first))
 
 
-def test_warm_start_draws_the_random_numbers_that_a_cold_one_draws(first, trained):
+def test_warm_start_draws_the_random_numbers_that_a_cold_one_draws(project, first, trained):
+    # Even if a network draws some whenever it is loaded.
+    hook = "    def _load_from_state_dict(self, *arguments):\n        torch.rand(3)\n"
+    hook += "        super()._load_from_state_dict(*arguments)\n"
+    small = project.root / "modules/architectures/small.py"
+    small.write_text("import torch\n" + small.read_text() + "\n" + hook)
     cold = trained("--epochs=1")
     warm = trained("--epochs=1", f"--load={first}")
     states = [torch.load(run / "checkpoints/last.pt", weights_only=True) for run in (cold, warm)]

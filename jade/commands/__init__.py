@@ -6,7 +6,7 @@ COMMANDS = {
     "resume": "continue a run that was stopped, killed or has failed, exactly where it was left",
     "check": "check a configuration without running it",
     "config": "print the resolved configuration with the source of each value",
+    "export": "put the model of a run into one file",
     "runs": "list runs: how they stand, how far they are, and how good",
     "show": "show all about one run, with its curves",
-    "export": "put the model of a run into one file",
 }
