@@ -13,9 +13,10 @@ import torch
 from jade import checkpoint, seal
 from jade.code_copy import CodeCopy
 from jade.errors import CheckpointError, ConfigError
+from jade.lock import is_held
 from jade.origin import Origin
 from jade.overrides import Override
-from jade.run_dir import FINISHED, PERIODIC, RUNNING, RunDir
+from jade.run_dir import FINISHED, PERIODIC, RunDir
 from jade.runs import find_runs
 from jade.saved_runs import load_config, read_json
 from jade.schedule import EPOCHS, Amount, Clock, parse_amount
@@ -140,7 +141,7 @@ def find_unfinished(root: Path, frozen: Mapping[str, Any]) -> RunDir | None:
     for run in find_runs(root):
         directory = RunDir(run.path)
         known = _load_config(directory)
-        if known is None or run.status == RUNNING or not _is_same(known, frozen):
+        if known is None or not _is_same(known, frozen) or is_held(run.path):
             continue
         if run.status != FINISHED or _asks_for_more(known, frozen):
             return directory

@@ -116,7 +116,7 @@ def test_checkpoint_is_chosen_by_name_iteration_or_path(trained):
     assert run.trainer(3).iterations == 3
     assert run.trainer(directory / "checkpoints/checkpoint_5.pt").iterations == 5
     kinds = [(item.kind, item.iteration) for item in run.checkpoints()]
-    assert kinds == [("last", None), ("best", None), *(("periodic", i) for i in range(1, 7))]
+    assert kinds == [("last", 6), ("best", 0), *(("periodic", i) for i in range(1, 7))]
     assert all(item.path.is_file() for item in run.checkpoints())
 
 

@@ -99,7 +99,7 @@ def test_files_that_were_imported_are_those_of_the_user_only(write, tmp_path, mo
     monkeypatch.syspath_prepend(str(tmp_path / "env/lib/site-packages"))
     load_file(helper, [])
     main = write("main.py", "")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(main))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(main), raising=False)
     monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])
 
     assert imported_below([tmp_path]) == {helper}

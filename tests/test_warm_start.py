@@ -223,7 +223,7 @@ def test_weights_that_are_missing_are_found_by_a_check(first, arguments, capsys)
 
 def test_weights_in_a_file_that_is_damaged_are_refused(first, fails, tmp_path):
     (tmp_path / "some.pt").write_text("nothing")
-    assert "is not a readable checkpoint" in fails(f"--load={tmp_path}/some.pt")
+    assert "is damaged: it does not end as a checkpoint" in fails(f"--load={tmp_path}/some.pt")
     (tmp_path / "some.jade").write_text("nothing")
     assert "is damaged, or no model file" in fails(f"--load={tmp_path}/some.jade")
 

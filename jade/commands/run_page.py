@@ -163,8 +163,9 @@ class RunPage:
             ends = "".join(f"{render_number(y):>12}{x:>9.0f}" for x, y in (low, high))
             line = render_text(f"{name:<{width}}{render_number(points[-1][1]):>12}{ends}")
             if best is not None and best.metric == name:
-                at = f" at {best.iteration}" if best.iteration is not None else ""
-                line.append(f"{GAP}best {render_number(best.value)}{at}", style="green")
+                # By the table itself, which is ahead of the status of a run that goes on.
+                at, value = low if best.mode == "min" else high
+                line.append(f"{GAP}best {render_number(value)} at {at:.0f}", style="green")
             yield line
 
     def _charts(self) -> "Iterator[Text]":
@@ -216,7 +217,8 @@ class RunPage:
                 # Replaced by a newer one just now.
                 continue
             kind, iteration = _checkpoint_kind(path)
-            if kind == "best" and best is not None:
+            # A file that is newer than the status is that of a better value than the status says.
+            if kind == "best" and best is not None and stat.st_mtime <= self._run.updated:
                 iteration = best.iteration
             at = f"iteration {iteration}" if iteration is not None else ""
             age = render_age(time.time() - stat.st_mtime)

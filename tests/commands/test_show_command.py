@@ -1,3 +1,4 @@
+import os
 import re
 import time
 from pathlib import Path
@@ -63,6 +64,19 @@ def test_show_lists_checkpoints_with_iteration_and_size(trained, show):
     assert all(re.search(r" \d[\d.]* kB  (just now|\d+ s ago)$", line) for line in lines)
 
 
+@pytest.mark.parametrize(("age_s", "is_told"), [(10, True), (-10, False)])
+def test_show_tells_the_iteration_of_the_best_checkpoint_unless_it_is_newer_than_the_status(
+    tmp_path, show, age_s, is_told
+):
+    best = {"metric": "Error", "value": 3.0, "iteration": 20, "mode": "min"}
+    run = write_run(tmp_path, "x", best=best)
+    run.best_checkpoint.touch()
+    written = time.time() - age_s
+    os.utime(run.best_checkpoint, (written, written))
+
+    assert ("best      iteration 20" in show(run.root)) is is_told
+
+
 def test_show_draws_each_metric_once(trained, show):
     text = show(trained)
 
@@ -71,7 +85,8 @@ def test_show_draws_each_metric_once(trained, show):
 
 
 def test_show_marks_lowest_and_highest_and_best(tmp_path, show):
-    best = {"metric": "Error", "value": 1.0, "iteration": 10, "mode": "min"}
+    # The status of a run is a little behind its metrics.
+    best = {"metric": "Error", "value": 3.0, "iteration": 20, "mode": "min"}
     run = write_run(tmp_path, "x", best=best)
     log_metrics(run, [{"Error": value} for value in (float("nan"), 1.0, 3.0, 2.5)])
 
