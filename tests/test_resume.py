@@ -378,7 +378,7 @@ def test_resume_auto_finds_a_run_whose_seed_was_drawn(full_project, stopped_at):
 
 def test_resume_of_an_unknown_run_is_refused_with_a_suggestion(full_project, stopped_at, capsys):
     directory = stopped_at(7)
-    assert main(["resume", directory.name[:-1] + "x"]) == 2
+    assert main(["resume", directory.name[:-1] + "_"]) == 2
     assert f"Did you mean '{directory.name}'?" in capsys.readouterr().err
 
 
