@@ -1,5 +1,6 @@
 """Take a measurement of a trainer without leaving a trace in its training."""
 
+import copy
 import logging
 import threading
 from collections.abc import Iterator, Mapping
@@ -47,7 +48,7 @@ class Evaluator:
         """Run one evaluation, write what it shows, and return its numbers; None if it was cut."""
         iteration = self._trainer.iterations
         evaluation = self.evaluations[name]
-        before = evaluation.full_state()
+        before = copy.deepcopy(evaluation.full_state())
         with isolated_rng(derive(self._seed, name, iteration)):
             try:
                 with self._evaluation_mode():

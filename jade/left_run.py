@@ -51,7 +51,10 @@ class Left:
     def total(self, additional: str) -> Amount:
         """Return the amount of training in all, if so much is added to what is done."""
         amount = parse_amount(additional, "additional")
-        clock = Clock(**self.state["clock"]) if self.state is not None else Clock()
+        if self.state is None:
+            return amount
+        counters = self.state["trainer"]["stored"]
+        clock = Clock(**self.state["clock"], counter=lambda unit: float(counters.get(unit, 0)))
         return Amount(clock.read(amount.unit) + amount.number, amount.unit)
 
 

@@ -19,7 +19,7 @@ PARTNERS = (
     *GENERATORS,
 )
 # How far generators are looked for: in objects within objects, but not in data.
-MAX_DEPTH = 5
+MAX_OBJECTS = 1000
 SHORT = 64
 # What optimizers of torch keep for each parameter in its own shape.
 SHAPED_LIKE_PARAMETER = ("exp_avg", "momentum_buffer", "square_avg", "sum", "prev")
@@ -38,22 +38,26 @@ def find(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def find_generators(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the random generators that an object holds, also in objects within it, with paths."""
-    yield from _find_generators(value, "", MAX_DEPTH, set())
+    """Yield the random generators that an object holds, also in objects within it, with paths.
 
-
-def _find_generators(
-    value: Any, path: str, depth: int, seen: set[int]
-) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, GENERATORS):
-        if id(value) not in seen:
-            seen.add(id(value))
-            yield path, value
-        return
-    if depth == 0 or isinstance(value, (torch.Tensor, nn.Module, np.ndarray, type)):
-        return
-    for key, item in _parts(value):
-        yield from _find_generators(item, f"{path}.{key}" if path else key, depth - 1, seen)
+    The nearest come first; what is far away in a large collection of objects is not looked at.
+    """
+    seen: set[int] = set()
+    level: list[tuple[str, Any]] = [("", value)]
+    while level and len(seen) < MAX_OBJECTS:
+        below = []
+        for path, item in level:
+            if id(item) in seen or isinstance(item, (torch.Tensor, nn.Module, np.ndarray, type)):
+                continue
+            if isinstance(item, GENERATORS):
+                seen.add(id(item))
+                yield path, item
+                continue
+            parts = [(f"{path}.{key}" if path else key, part) for key, part in _parts(item)]
+            if parts:
+                seen.add(id(item))
+                below += parts
+        level = below
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:

@@ -171,3 +171,30 @@ def test_infinity_that_is_not_trained_spoils_nothing():
     network.weight.data.fill_(torch.inf)
     network.register_buffer("mask", torch.tensor([-torch.inf]))
     assert stateful.find_spoilt(stateful.watch([network, nn.LazyLinear(1)])) is None
+
+
+class Holder:
+    def __init__(self, **parts):
+        vars(self).update(parts)
+
+
+def test_generators_are_found_in_objects_within_objects_once():
+    shared = random.Random(1)
+    inner = Holder(rng=np.random.default_rng(0), again=shared, weights=nn.Linear(1, 1))
+    outer = Holder(own=shared, steps=[inner, {"k": torch.Generator()}], loop=None)
+    outer.loop = outer
+    found = dict(stateful.find_generators(outer))
+    assert list(found) == ["own", "steps.0.rng", "steps.1.k"]
+    assert found["own"] is shared
+
+
+def test_generators_are_not_looked_for_in_data():
+    assert dict(stateful.find_generators(Holder(many=[random.Random(0)] * 100))) == {}
+
+
+def test_generators_of_a_forest_of_objects_are_found_in_bounded_time():
+    def grow(depth):
+        return Holder(children=[grow(depth - 1) for _ in range(20)] if depth else [], leaf=depth)
+
+    forest = Holder(near=random.Random(0), trees=[grow(3) for _ in range(4)])
+    assert list(dict(stateful.find_generators(forest))) == ["near"]

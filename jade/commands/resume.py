@@ -52,6 +52,7 @@ def main(tokens: list[str], program: str) -> int:
 def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration":
     from jade.left_run import continue_run
     from jade.runs import find_directory
+    from jade.saved_runs import read_json
     from jade.schedule import parse_amount
 
     if namespace.total is not None and namespace.additional is not None:
@@ -63,4 +64,8 @@ def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration
         total = parse_amount(namespace.total, "--total", zero=True)
     root = getattr(namespace, "experiments_root", None)
     directory = find_directory(namespace.run, Path(root) if root else None)
-    return load_configuration(continue_run(directory, collect_overrides(namespace, rest), total))
+    overrides = continue_run(directory, collect_overrides(namespace, rest), total)
+    started_in = read_json(directory.provenance).get("directory")
+    if started_in not in (None, str(Path.cwd())):
+        print(f"note: the run was started in {started_in}; relative paths are tried from here.")
+    return load_configuration(overrides)
