@@ -9,8 +9,9 @@ import torch
 
 from jade import seal
 from jade.errors import CheckpointError
-from jade.run_dir import RunDir, whole_file
+from jade.run_dir import RunDir
 from jade.seal import SealedFile
+from jade.whole_file import whole_file
 
 FORMAT = 2
 # What torch.load(weights_only=True) reads as it is.

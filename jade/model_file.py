@@ -17,7 +17,7 @@ from jade import yaml_file
 from jade.checkpoint import FORMAT as STATE_FORMAT
 from jade.checkpoint import restored, storable
 from jade.errors import CheckpointError, ConfigError, suggest
-from jade.run_dir import whole_file
+from jade.whole_file import whole_file
 
 SUFFIX = ".jade"
 FORMAT = 1

@@ -7,8 +7,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from jade.run_dir import write_whole
 from jade.timespan import DAY_S, render_age
+from jade.whole_file import write_whole
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Of the fields behind the name of the program in /proc/<pid>/stat.

@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jade.whole_file import whole_file
+
 DIFF_LIMIT_BYTES = 1_000_000
 GIT_TIMEOUT_S = 10.0
 # Job and sweep ids; the environment as a whole is full of secrets and is never stored.
@@ -294,30 +296,8 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
     # ASCII, because an argument may hold bytes that are no text in any encoding.
     text = json.dumps(values, indent=2, default=str) + "\n"
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    try:
-        with aside.open("w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in the folder survive a power cut, where the system offers that."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        logger.debug("The folder %s cannot be synchronised.", folder)
-    finally:
-        os.close(descriptor)
+    with whole_file(path, durable=True) as file:
+        file.write(text.encode("ascii"))
 
 
 def snapshot_code(

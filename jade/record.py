@@ -20,9 +20,10 @@ from jade.errors import JadeError
 from jade.progress import ConsoleHandler
 from jade.provenance import Provenance
 from jade.resolve import Resolved
-from jade.run_dir import RUNNING, RunDir, write_whole
+from jade.run_dir import RUNNING, RunDir
 from jade.saved_runs import read_json
 from jade.user_modules import imported_below
+from jade.whole_file import write_whole
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 BUFFERED_RECORDS = 10_000

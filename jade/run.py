@@ -29,13 +29,14 @@ from jade.progress import ProgressLine
 from jade.provenance import Provenance
 from jade.record import RunLog
 from jade.resolve import Resolved, resolve
-from jade.run_dir import FINISHED, RunDir, check_writable, remove_asides
+from jade.run_dir import FINISHED, RunDir, check_writable
 from jade.runs import find_directory
 from jade.saved_runs import read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
 from jade.session import Session
 from jade.signals import SignalWatch
+from jade.whole_file import remove_asides
 
 __all__ = ["FinishedRun", "execute"]
 
@@ -131,7 +132,8 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     else:
         directory = find_directory(wanted, root)
     stack.enter_context(RunLock(directory.root))
-    remove_asides(directory.checkpoints)
+    for folder in (directory.root, directory.checkpoints):
+        remove_asides(folder)
     for change in find_changes(directory):
         logger.warning("Since the run was started, %s.", change)
     return load_left(directory)

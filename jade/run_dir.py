@@ -1,27 +1,25 @@
 """Spell every path of a run, create its directory, and keep its status."""
 
-import contextlib
 import json
 import os
 import re
 import secrets
 import socket
 import string
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import quote
 
 from jade.errors import ConfigError
+from jade.whole_file import write_whole
 
 ALPHABET = string.ascii_lowercase + string.digits
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 PREEMPTED, INTERRUPTED = "preempted", "interrupted"
 PERIODIC = re.compile(r"checkpoint_(\d+)\.pt")
-ASIDE = ".tmp"
 # What W&B takes as a run id, as far as it can be the name of a directory.
 RUN_ID = re.compile(r"\w[\w.\-]*")
 
@@ -30,72 +28,6 @@ def new_run_id() -> str:
     """Make a run id that sorts by time and is unique without asking anybody."""
     tail = "".join(secrets.choice(ALPHABET) for _ in range(6))
     return time.strftime("%Y%m%d-%H%M%S-") + tail
-
-
-@contextlib.contextmanager
-def whole_file(
-    path: Path, *, durable: bool = False, former: Path | None = None
-) -> Iterator[BinaryIO]:
-    """Open a file to write; a reader sees the old content or the new one, never a part.
-
-    Args:
-        path: The file.
-        durable: Whether it must survive a power cut from the moment on when this returns, which
-            takes milliseconds. A process that is killed needs no such care.
-        former: The name under which the old content stays.
-    """
-    aside = _aside(path)
-    try:
-        with aside.open("wb") as file:
-            yield file
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        if former is not None and path.is_file():
-            _keep(path, former)
-        aside.replace(path)
-        if durable:
-            _sync_folder(path.parent)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{ASIDE}")
-
-
-def _keep(path: Path, former: Path) -> None:
-    """Give a file a second name, under which it stays when another takes the first one."""
-    aside = _aside(former)
-    aside.unlink(missing_ok=True)
-    try:
-        os.link(path, aside)
-    except OSError:
-        # A file system without links. Until the new file is there, this is the only one.
-        path.replace(former)
-        return
-    aside.replace(former)
-
-
-def remove_asides(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write."""
-    for path in folder.glob(f".*{ASIDE}"):
-        path.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new one, never a part."""
-    with whole_file(path) as file:
-        file.write(data)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)

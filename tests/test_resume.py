@@ -465,3 +465,11 @@ def test_time_limit_stops_a_run_in_time_and_it_goes_on(full_project, caplog):
     full_project.write("modules/models/line.py", TRAINER)
     jade.resume(stopped.directory, show_progress=False, time_limit="1 hour")
     assert_same(stopped.directory, reference.directory)
+
+
+@pytest.mark.slow
+def test_error_of_a_step_is_not_covered_by_the_end_of_the_workers(full_project):
+    text = TRAINER.replace("self.seen += ", "assert self.iterations < 3, 'my own'; self.seen += ")
+    full_project.write("modules/models/line.py", text)
+    with pytest.raises(AssertionError, match="my own"):
+        train(overrides={"model.num_workers": 2})

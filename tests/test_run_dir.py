@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from jade.errors import ConfigError
-from jade.run_dir import RunDir, check_writable, new_run_id, whole_file, write_whole
+from jade.run_dir import RunDir, check_writable, new_run_id
+from jade.whole_file import whole_file, write_whole
 
 
 def test_directories_of_simultaneous_starts_are_unique_c15(tmp_path):

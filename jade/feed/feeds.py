@@ -118,10 +118,13 @@ class WorkerFeed(Feed):
 
     def close(self) -> None:
         """End the workers, also stuck ones, for which the end of the process would wait."""
-        workers = getattr(self._batches, "_workers", ())
-        self._batches = self._attributes["_iterator"] = None
-        for worker in workers:
-            worker.join(timeout=0.1)
+        batches, self._batches = self._batches, None
+        self._attributes["_iterator"] = None
+        shut_down = getattr(batches, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
+        # Now that torch does not watch over them any more.
+        for worker in getattr(batches, "_workers", ()):
             if worker.is_alive():
                 worker.kill()
 

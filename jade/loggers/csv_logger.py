@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from jade.errors import ConfigError
 from jade.loggers.base import Logger, RunInfo
+from jade.whole_file import whole_file
 
 _STEP = "iteration"
 
@@ -119,7 +120,7 @@ class CsvLogger(Logger):
             position = len(_read_header(old))
             settled = old.read(self._offset - position)
         padded = settled.replace(b"\n", filler)
-        _replace(path, [_encode_header(self._columns), padded, self._encode_rows()])
+        _rewrite(path, [_encode_header(self._columns), padded, self._encode_rows()])
         self.finish(0)
         self._open(path)
 
@@ -194,20 +195,10 @@ def _cut(path: Path, step: int) -> None:
     columns = _parse_header(header, path)
     kept = [line for line in lines if (row := _parse_row(line, columns)) and row[0] <= step]
     if len(kept) < len(lines):
-        _replace(path, [header, *kept])
+        _rewrite(path, [header, *kept])
 
 
-def _replace(path: Path, content: Iterable[bytes]) -> None:
-    """Write ``content`` aside, then put it in the place of ``path`` in one step."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.writelines(content)
-            file.flush()
-            # Without it, a machine that crashes may keep the new name and not the content.
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
+def _rewrite(path: Path, content: Iterable[bytes]) -> None:
+    # Durable: a machine that crashes must not keep the new name without the content.
+    with whole_file(path, durable=True) as file:
+        file.writelines(content)

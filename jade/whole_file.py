@@ -1,0 +1,80 @@
+"""Write files whole or not at all, whatever happens to the process or the machine meanwhile."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+ASIDE = ".tmp"
+
+
+@contextlib.contextmanager
+def whole_file(
+    path: Path, *, durable: bool = False, former: Path | None = None
+) -> Iterator[BinaryIO]:
+    """Open a file to write; a reader sees the old content or the new one, never a part.
+
+    Args:
+        path: The file.
+        durable: Whether it must survive a power cut from the moment on when this returns, which
+            takes milliseconds. A process that is killed needs no such care.
+        former: The name under which the old content stays.
+    """
+    aside = _aside(path)
+    try:
+        with aside.open("wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        if former is not None and path.is_file():
+            _keep(path, former)
+        aside.replace(path)
+        if durable:
+            _sync_folder(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{ASIDE}")
+
+
+def _keep(path: Path, former: Path) -> None:
+    """Give a file a second name, under which it stays when another takes the first one."""
+    aside = _aside(former)
+    aside.unlink(missing_ok=True)
+    try:
+        os.link(path, aside)
+    except OSError:
+        # A file system without links. Until the new file is there, this is the only one.
+        path.replace(former)
+        return
+    aside.replace(former)
+
+
+def remove_asides(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write."""
+    for path in folder.glob(f".*{ASIDE}"):
+        path.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part."""
+    with whole_file(path) as file:
+        file.write(data)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the system offers that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
