@@ -27,7 +27,8 @@ Who wins: defaults < default_configs < files < DEVICE, EXPERIMENTS_ROOT < argume
 Values may hold $NAME, ${NAME} or ${NAME:-default}; a file .env supplies names, too.
 
 Exit codes: 0 finished, 1 failed, 2 wrong configuration (nothing was started),
-            75 stopped by a signal, 130 interrupted; the last checkpoint is written.
+            75 stopped by a signal or --time_limit, 130 interrupted: the last checkpoint is
+            written, and `jade resume RUN` goes on as if nothing had happened.
 """
 
 
