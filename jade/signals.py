@@ -27,6 +27,7 @@ class SignalWatch:
         self.on_signal: Callable[[], None] = self._leave
         self._previous: dict[int, Any] = {}
         self._cause: str | None = None
+        self._is_own_request = False
 
     def __enter__(self) -> "SignalWatch":
         if threading.current_thread() is threading.main_thread() and not self._previous:
@@ -51,9 +52,11 @@ class SignalWatch:
     def request(self, cause: str) -> None:
         """Act as if a signal had come, for a cause that has a name; safe from any thread."""
         self._cause = cause
-        if self._previous and hasattr(signal, "SIGUSR1"):
+        number = next((n for n in self._previous if n != signal.SIGINT), None)
+        if number is not None:
             # The handler is run in the main thread, which may be in the middle of an evaluation.
-            _thread.interrupt_main(signal.SIGUSR1)
+            self._is_own_request = True
+            _thread.interrupt_main(signal.Signals(number))
         else:
             self.on_signal()
 
@@ -63,6 +66,10 @@ class SignalWatch:
         return self._cause or (self.received.name if self.received is not None else None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None and self._is_own_request:
+            # Somebody else has the same wish; it is being fulfilled.
+            self._is_own_request = False
+            return
         if self.received is not None:
             self._restore()
             signal.raise_signal(number)

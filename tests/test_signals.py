@@ -99,3 +99,34 @@ def test_handler_that_python_does_not_know_becomes_the_default(monkeypatch):
         # A handler installed by other means than Python is reported as None.
         watch._previous[signal.SIGUSR1] = None
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+def test_request_stops_as_a_signal_does_and_tells_its_cause():
+    stops = []
+    with SignalWatch() as watch:
+        watch.pass_on_to(lambda: stops.append(watch.cause))
+        watch.request("the time limit")
+        assert stops == ["the time limit"]
+        assert watch.exit_code == 75
+        # A scheduler that says the same does not end it at once; a second time it does.
+        signal.raise_signal(signal.SIGTERM)
+        assert stops == ["the time limit"]
+
+
+def test_request_from_a_thread_reaches_the_main_thread():
+    threads = []
+    with SignalWatch() as watch:
+        watch.pass_on_to(lambda: threads.append(threading.current_thread()))
+        asking = threading.Thread(target=watch.request, args=("time",))
+        asking.start()
+        asking.join()
+        assert threads == [threading.main_thread()]
+
+
+def test_request_without_handlers_is_passed_on_by_who_asks():
+    watch = SignalWatch()
+    threads = []
+    watch.pass_on_to(lambda: threads.append(threading.current_thread()))
+    watch.request("time")
+    assert len(threads) == 1
+    assert watch.cause == "time"
