@@ -31,7 +31,7 @@ from jade.record import RunLog
 from jade.resolve import Resolved, resolve
 from jade.run_dir import FINISHED, RunDir, check_writable
 from jade.runs import find_directory
-from jade.saved_runs import read_json
+from jade.saved_runs import load_config, read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
 from jade.session import Session
@@ -149,16 +149,22 @@ def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:
 
 def _adapt(resolved: Resolved, left: Left, additional: str | None) -> None:
     """Let the configuration say what the rest of the run is."""
-    known = read_json(left.directory.status_file)
+    known = load_config(left.directory)
+    status = read_json(left.directory.status_file)
     if additional is not None:
         resolved.change(**as_limits(left.total(additional)))
-    elif known.get("status") == FINISHED and not _has_more_to_do(resolved, left):
-        raise ConfigError(
-            f"{left.directory.run_id} is finished: {known.get('reason')}. To train on, say how "
-            "long: --total '20 epochs' in all, or --additional '10 epochs'."
-        )
+    elif status.get("status") == FINISHED:
+        is_as_long = all(known.get(key) == resolved.values[key] for key in ("epochs", "train_for"))
+        if is_as_long or not _has_more_to_do(resolved, left):
+            raise ConfigError(
+                f"{left.directory.run_id} is finished: {status.get('reason')}. To train on, say "
+                "how long: --total '20 epochs' in all, or --additional '10 epochs'."
+            )
+    seed = known.get("seed")
+    if resolved.settings.seed not in (None, -1, seed):
+        logger.warning("seed: the run has %s, %s is not used.", seed, resolved.settings.seed)
+    resolved.change(seed=seed)
     if left.state is not None:
-        resolved.change(seed=left.state["seed"])
         # The weights that it began with are in its past.
         resolved.settings_only(load=None)
 

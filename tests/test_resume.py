@@ -473,3 +473,30 @@ def test_error_of_a_step_is_not_covered_by_the_end_of_the_workers(full_project):
     full_project.write("modules/models/line.py", text)
     with pytest.raises(AssertionError, match="my own"):
         train(overrides={"model.num_workers": 2})
+
+
+def test_run_that_has_converged_is_finished_although_it_had_time_left(full_project):
+    finished = train(stop_when="Error < 1e9", epochs=50)
+    assert finished.trainer.epochs < 50
+    with pytest.raises(ConfigError, match="is finished: converged"):
+        jade.resume(finished.directory)
+    with pytest.raises(ConfigError, match="is finished: converged"):
+        jade.resume(finished.directory, total=0)
+
+
+def test_seed_of_the_run_wins_and_that_is_said(full_project, stopped_at, caplog):
+    reference = train()
+    directory = stopped_at(7)
+    jade.resume(directory, seed=9, show_progress=False)
+    assert "seed: the run has 1, 9 is not used." in caplog.text
+    assert_same(directory, reference.directory)
+
+
+def test_run_that_starts_again_keeps_the_seed_that_it_drew(full_project, stopped_at):
+    directory = stopped_at(2, seed=None)
+    for path in (directory / "checkpoints").iterdir():
+        path.unlink()
+    seed = jade.load_run(directory).config["seed"]
+    again = train(seed=None, resume="auto")
+    assert again.directory == directory
+    assert again.config["seed"] == seed
