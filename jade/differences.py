@@ -249,8 +249,7 @@ def _comparable(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compare_values(path: str, one: Any, other: Any) -> Iterator[str]:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        is_same = one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))
-        yield from () if is_same else (path,)
+        yield from () if _is_same_tensor(one, other) else (path,)
     elif isinstance(one, dict) and isinstance(other, dict):
         for key in {**other, **one}:
             place = f"{path}.{key}" if path else str(key)
@@ -262,10 +261,12 @@ def _compare_values(path: str, one: Any, other: Any) -> Iterator[str]:
         yield path
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bits of a tensor: NaN is not equal to itself, but the same."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return torch.cat([torch.tensor(tensor.shape), flat.view(torch.uint8).long()])
+def _is_same_tensor(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Compare the bits of tensors: NaN is not equal to itself, but the same."""
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    mine, its = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
+    return torch.equal(mine, its)
 
 
 def compare_metrics(run: RunDir, reference: RunDir) -> str | None:
