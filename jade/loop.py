@@ -20,6 +20,7 @@ from jade.progress import TRAINING, Snapshot
 from jade.run_dir import RunDir
 from jade.schedule import Clock
 from jade.seeding import rng_state, set_rng_state
+from jade.trace import open_trace
 from jade.trainer import Trainer
 
 STOPPED = "stopped by a signal"
@@ -69,6 +70,7 @@ class TrainingLoop:
         self._has_ended = False
         self._is_resumed = False
         self._alarm = Alarm(self.wake)
+        self._trace = open_trace(trainer, plan.evaluations)
         self._journal = Journal(loggers, plan.evaluations, shields_rng=shields_rng)
         self._evaluator = Evaluator(trainer, plan.evaluations, directory, loggers, plan.seed)
         self._keeper = Keeper(
@@ -121,6 +123,8 @@ class TrainingLoop:
 
     def _begin(self) -> None:
         clock = self._clock
+        if self._trace is not None:
+            self._trace.start()
         if clock.iterations == 0 and not self._has_started and self._settings.evaluate_first:
             self._record(self._evaluator.left_at(0))
             self._warn_of_unknown_metrics()
@@ -160,7 +164,7 @@ class TrainingLoop:
     def _train_epoch(self) -> None:
         """Do the steps of one epoch; everything else waits until ``next_due``."""
         clock, loader = self._clock, self._trainer.train_loader
-        train_step = self._trainer.train_step
+        train_step = self._find_step()
         hook = self._overridden_hook()
         device = self._trainer.get_device()
         is_on_cpu = device.type == "cpu"
@@ -185,6 +189,11 @@ class TrainingLoop:
         with self._keeping_state():
             self._trainer.on_epoch_end()
         self._do_what_is_due()
+
+    def _find_step(self) -> Callable[[Any], None]:
+        """Return the user's step itself, unless somebody wants to compare trainings."""
+        train_step = self._trainer.train_step
+        return train_step if self._trace is None else self._trace.watch(train_step)
 
     def _call(self, hook: Callable[[], None]) -> None:
         """Do what ``_keeping_state`` does, for less: this is called in every step."""
@@ -233,6 +242,8 @@ class TrainingLoop:
                 self._trainer.on_end()
                 self._has_ended = True
             self._record(self._evaluator.left_at(self._clock.iterations), with_losses=True)
+        if self._trace is not None:
+            self._trace.end()
         with self._busy("writing checkpoint"):
             self._keeper.save_final()
         if self._evaluator.left_at(self._clock.iterations):
