@@ -12,12 +12,18 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.faults import kill
+from benchmarks.faults import change, cut_log, damage, full_disk, hostile, kill, stop
 from benchmarks.faults.bench import Bench
 from benchmarks.faults.verdict import Verdict, print_table
 
 FAULTS: dict[str, Callable[[Bench], Verdict]] = {
     "kill": kill.run,
+    "stop": stop.run,
+    "disk": full_disk.run,
+    "damage": damage.run,
+    "hostile": hostile.run,
+    "log": cut_log.run,
+    "change": change.run,
 }
 
 

@@ -85,6 +85,10 @@ class Attempt:
         else:
             os.kill(self.pid, number)
 
+    def count(self, text: str) -> int:
+        """Return how often it has printed a text."""
+        return self.log.read_text(errors="replace").count(text) if self.log.exists() else 0
+
     def tail(self) -> str:
         """Return the last line of what it printed."""
         lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []

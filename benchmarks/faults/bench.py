@@ -2,11 +2,14 @@
 
 import random
 import shutil
+import signal
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 from benchmarks.faults.training import Training
+from jade import seal
 from jade.run_dir import RunDir
 
 
@@ -17,10 +20,17 @@ class Bench:
         root: The folder for all that is tried.
         seed: Decides the instants.
         quick: Whether a tenth of the cases will do.
+
+    Attributes:
+        random: Draws the instants.
+        fresh_seconds: How long ``fresh`` took.
+        fresh_ended: The time of day of its end.
     """
 
     def __init__(self, root: Path, seed: int, *, quick: bool) -> None:
         self.random = random.Random(seed)
+        self.fresh_seconds = 0.0
+        self.fresh_ended = 0.0
         self._root = root
         self._quick = quick
 
@@ -55,10 +65,31 @@ class Bench:
         return self._undisturbed[1]
 
     @cached_property
-    def fresh_seconds(self) -> float:
-        """How long it takes in a process that has to import everything first."""
+    def fresh(self) -> Training:
+        """The same in a process that has to import everything first."""
         training = Training(self.folder("undisturbed and fresh"))
         attempt = training.fresh_attempt()
         if attempt.wait() != 0:
             raise RuntimeError(f"Training fails without a fault: {attempt.tail()}")
-        return attempt.age
+        self.fresh_seconds, self.fresh_ended = attempt.age, time.time()
+        return training
+
+    def left_run(self, name: str) -> RunDir:
+        """Train until there are checkpoints and newer rows in the log, and kill it there."""
+        training = Training(self.folder(name), settings={"backup_every": "5 iterations"})
+        attempt = training.attempt(pause_s=0.01)
+        if not attempt.wait_until(lambda: _is_far_enough(training)):
+            raise RuntimeError(f"Training fails without a fault: {attempt.tail()}")
+        attempt.send(signal.SIGKILL)
+        attempt.wait()
+        return training.made
+
+
+def _is_far_enough(training: Training) -> bool:
+    """Tell whether several steps are in the log that no checkpoint has."""
+    directory = training.directory
+    if directory is None or not directory.metrics.exists():
+        return False
+    steps = [seal.read_iteration(path) or 0 for path in directory.checkpoints.glob("[!.]*.pt")]
+    rows = directory.metrics.read_bytes().count(b"\n") - 2
+    return len(steps) > 3 and rows >= max(steps) + 3

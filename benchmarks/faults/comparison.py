@@ -1,7 +1,7 @@
 """Tell whether a run that something happened to came to the very result of one without that."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,34 @@ from jade.run_dir import RunDir
 COMPARED = ("trainer", "evaluations", "best", "journal", "rng", "datasets", "seed")
 
 
-def find_differences(run: RunDir, reference: RunDir) -> list[str]:
-    """List what is not to the last bit as in the run without a fault."""
-    found = list(_differing_states(run, reference))
+def find_differences(run: RunDir, reference: RunDir, *, on_the_way: bool = True) -> list[str]:
+    """List what is not to the last bit as in the run without a fault.
+
+    Args:
+        run: What something happened to.
+        reference: The run without a fault.
+        on_the_way: Whether to compare, besides the end, what is only kept on the way to it.
+    """
+    found = _find_differing_states(run, reference, ["last", "best"] if on_the_way else ["last"])
     if run.metrics.read_bytes() != reference.metrics.read_bytes():
         found.append(f"metrics.csv differs: {_describe_rows(run.metrics, reference.metrics)}")
     files, expected = _shown(run), _shown(reference)
-    if files != expected:
+    if on_the_way and files != expected:
         names = sorted(name for name in files | expected if files.get(name) != expected.get(name))
         found.append(f"what evaluations show differs: {', '.join(names)}")
     found += [f"{path.name} is left behind" for path in run.checkpoints.glob(".*")]
     return found
 
 
-def _differing_states(run: RunDir, reference: RunDir) -> Iterable[str]:
-    for name in ("last", "best"):
+def _find_differing_states(run: RunDir, reference: RunDir, names: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
         one, other = (checkpoint.load(item.checkpoints / f"{name}.pt") for item in (run, reference))
         # The best state is written before the step is over: at which moment does not matter.
         for key in COMPARED if name == "last" else ("trainer", "best"):
             if not is_same(one[key], other[key]):
-                yield f"{name}.pt differs in {key!r}"
+                found.append(f"{name}.pt differs in {key!r}")
+    return found
 
 
 def is_same(one: Any, other: Any) -> bool:

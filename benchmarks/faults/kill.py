@@ -51,7 +51,9 @@ class _Killer:
 
     def kill(self, num_kills: int, *, fresh: bool) -> None:
         """Kill so many times."""
-        longest_s = self._bench.fresh_seconds if fresh else self._bench.seconds
+        longest_s = self._bench.seconds
+        if fresh and self._bench.fresh.is_finished:
+            longest_s = self._bench.fresh_seconds
         while num_kills > 0:
             self.num_runs += 1
             settings = {"backup_every": BACKUPS[self.num_runs % len(BACKUPS)]}

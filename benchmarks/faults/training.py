@@ -99,6 +99,7 @@ class Training:
             "JADE_FAULTS_WORKERS": str(num_workers),
             "JADE_FAULTS_PAUSE_S": str(pause_s),
             "JADE_FAULTS_MARK": str(self.mark),
+            "JADE_FAULTS_STEP": str(self.folder / "longest step"),
             "JADE_PROGRESS": "off",
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
