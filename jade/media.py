@@ -65,7 +65,7 @@ def write(media: Media, stem: Path) -> Path:
     extension, write_to = _WRITERS[media.kind]
     # Not with_suffix: a name such as "accuracy@0.5" has no extension to replace.
     path = stem.with_name(stem.name + extension)
-    aside = stem.with_name(f".{stem.name}.{os.getpid()}{extension}")
+    aside = stem.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_to(media, aside)

@@ -130,7 +130,7 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     else:
         directory = find_run(wanted, root)
     stack.enter_context(RunLock(directory.root))
-    remove_asides(directory.checkpoints)
+    remove_asides(directory.root)
     for change in find_changes(directory):
         logger.warning("Since the run was started, %s.", change)
     return load_left(directory)

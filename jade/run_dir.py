@@ -21,6 +21,7 @@ ALPHABET = string.ascii_lowercase + string.digits
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 PREEMPTED, INTERRUPTED = "preempted", "interrupted"
 PERIODIC = re.compile(r"checkpoint_(\d+)\.pt")
+# How the names of files end that are being written; those that a killed process leaves are removed.
 ASIDE = ".tmp"
 # What W&B takes as a run id, as far as it can be the name of a directory.
 RUN_ID = re.compile(r"\w[\w.\-]*")
@@ -78,8 +79,8 @@ def _keep(path: Path, former: Path) -> None:
 
 
 def remove_asides(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write."""
-    for path in folder.glob(f".*{ASIDE}"):
+    """Remove what processes that were killed had begun to write, below a folder."""
+    for path in list(folder.rglob(f".*{ASIDE}")):
         path.unlink(missing_ok=True)
 
 

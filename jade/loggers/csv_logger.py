@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from jade.errors import ConfigError
 from jade.loggers.base import Logger, RunInfo
+from jade.run_dir import ASIDE
 
 _STEP = "iteration"
 
@@ -199,7 +200,7 @@ def _cut(path: Path, step: int) -> None:
 
 def _replace(path: Path, content: Iterable[bytes]) -> None:
     """Write ``content`` aside, then put it in the place of ``path`` in one step."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{os.getpid()}{ASIDE}")
     try:
         with aside.open("wb") as file:
             file.writelines(content)
