@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench clean
+.PHONY: demo test lint unit bench faults clean
 
 demo: $(READY)
 	$(BIN)/python train.py \
@@ -30,6 +30,9 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks
+
+faults: $(READY)
+	$(BIN)/python -m benchmarks.faults
 
 # What pip has to say is shown only if it fails.
 $(READY): pyproject.toml constraints.txt

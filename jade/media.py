@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jade.errors import ConfigError, suggest
+from jade.whole_file import ASIDE
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,7 +66,7 @@ def write(media: Media, stem: Path) -> Path:
     extension, write_to = _WRITERS[media.kind]
     # Not with_suffix: a name such as "accuracy@0.5" has no extension to replace.
     path = stem.with_name(stem.name + extension)
-    aside = stem.with_name(f".{stem.name}.{os.getpid()}{extension}")
+    aside = stem.with_name(f".{path.name}.{os.getpid()}{ASIDE}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_to(media, aside)

@@ -132,8 +132,7 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     else:
         directory = find_directory(wanted, root)
     stack.enter_context(RunLock(directory.root))
-    for folder in (directory.root, directory.checkpoints):
-        remove_asides(folder)
+    remove_asides(directory.root)
     for change in find_changes(directory):
         logger.warning("Since the run was started, %s.", change)
     return load_left(directory)

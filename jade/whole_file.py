@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+# How the names of files end that are being written.
 ASIDE = ".tmp"
 
 
@@ -56,8 +57,8 @@ def _keep(path: Path, former: Path) -> None:
 
 
 def remove_asides(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write."""
-    for path in folder.glob(f".*{ASIDE}"):
+    """Remove what processes that were killed had begun to write, below a folder."""
+    for path in list(folder.rglob(f".*{ASIDE}")):
         path.unlink(missing_ok=True)
 
 

@@ -4,14 +4,18 @@ import json
 import os
 import re
 import secrets
+import signal
 import threading
 from pathlib import Path
 
 import pytest
 
 from jade.errors import ConfigError
+from jade.loggers.base import RunInfo
+from jade.loggers.csv_logger import CsvLogger
+from jade.media import Media, write
 from jade.run_dir import RunDir, check_writable, new_run_id
-from jade.whole_file import whole_file, write_whole
+from jade.whole_file import remove_asides, whole_file, write_whole
 
 
 def test_directories_of_simultaneous_starts_are_unique_c15(tmp_path):
@@ -163,3 +167,41 @@ def test_names_of_evaluations_never_share_a_folder_or_leave_it(tmp_path):
     assert len(folders) == len(names)
     for folder in folders:
         assert directory.evaluations in folder.resolve().parents
+
+
+class HalfFigure:
+    """Ends its process when half of it is written."""
+
+    def savefig(self, path, format):
+        path.write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def begin_checkpoint(folder):
+    with whole_file(folder / "last.pt") as file:
+        file.write(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def begin_figure(folder):
+    write(Media("figure", HalfFigure()), folder / "evaluations" / "plot")
+
+
+def begin_wider_table(folder):
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    table = CsvLogger(folder / "metrics.csv")
+    table.start(RunInfo(run_id="", directory=folder, config={}))
+    table.log({"a": 1.0}, 1)
+    table.log({"b": 1.0}, 2)
+
+
+@pytest.mark.parametrize("begin", [begin_checkpoint, begin_figure, begin_wider_table])
+def test_what_a_killed_process_had_begun_to_write_is_removed(tmp_path, begin):
+    pid = os.fork()
+    if pid == 0:
+        begin(tmp_path)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert any(path.name.startswith(".") for path in tmp_path.rglob("*"))
+    remove_asides(tmp_path)
+    assert not any(path.name.startswith(".") for path in tmp_path.rglob("*"))

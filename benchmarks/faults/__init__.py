@@ -1,0 +1,1 @@
+"""What JADE survives, tried out on real processes and files: ``python -m benchmarks.faults``."""
