@@ -129,6 +129,12 @@ def find_directory(wanted: str | Path, root: Path | None = None) -> RunDir:
     return directory
 
 
+def list_begun(root: Path) -> list[RunDir]:
+    """List the runs below a folder that have a configuration, newest first."""
+    found = [RunDir(run.path) for run in find_runs(root)]
+    return [directory for directory in found if directory.config.is_file()]
+
+
 def load_run_summary(directory: Path) -> RunSummary | None:
     """Load how a run stands; None if the directory is not that of a run."""
     run = RunDir(directory)

@@ -19,7 +19,8 @@ from jade.differences import (
 from jade.errors import ConfigError, TrainingError, suggest
 from jade.run_dir import FINISHED, RunDir, write_whole
 from jade.run_process import RunProcess
-from jade.saved_runs import list_runs, read_json
+from jade.runs import list_begun
+from jade.saved_runs import read_json
 from jade.schedule import EPOCHS, ITERATIONS, SECONDS, parse_amount
 from jade.signals import EXIT_PREEMPTED
 from jade.trace import Course
@@ -264,8 +265,8 @@ class Verification:
     def _execute(self, name: str, number: int, kills_left: int | None) -> _Attempt:
         """Start or resume a run, and interrupt it once if asked to."""
         folder = self._folder / name
-        found = list_runs(folder / "runs")
-        arguments = ["resume", str(folder / "runs" / found[0])] if found else self._start(folder)
+        found = list_begun(folder / "runs")
+        arguments = ["resume", str(found[0].root)] if found else self._start(folder)
         timeout_s = max(SHORTEST_S, PATIENCE * self._first.duration_s)
         with RunProcess(arguments, folder, f"process-{number}") as process:
             hit_by = self._interrupt(process, kills_left) if kills_left else None
@@ -318,12 +319,11 @@ class Verification:
         (self._folder / name).mkdir(parents=True)
 
     def _is_finished(self, name: str) -> bool:
-        found = list_runs(self._folder / name / "runs")
+        found = list_begun(self._folder / name / "runs")
         return bool(found) and read_json(self._find_run(name).status_file).get("status") == FINISHED
 
     def _find_run(self, name: str) -> RunDir:
-        root = self._folder / name / "runs"
-        return RunDir(root / list_runs(root)[0])
+        return list_begun(self._folder / name / "runs")[0]
 
 
 def _describe(number: signal.Signals, run: int, course: Course) -> Interruption:

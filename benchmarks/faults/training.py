@@ -11,7 +11,7 @@ from typing import Any
 import jade
 from benchmarks.faults.attempt import Attempt
 from jade.run_dir import FINISHED, RunDir
-from jade.saved_runs import list_runs
+from jade.runs import list_begun
 
 PROJECT = Path(__file__).parent / "project"
 ROOT = Path(__file__).parents[2]
@@ -52,8 +52,8 @@ class Training:
     @property
     def directory(self) -> RunDir | None:
         """The newest run directory, if there is one with a configuration."""
-        names = list_runs(self.root)
-        return RunDir(self.root / names[0]) if names else None
+        begun = list_begun(self.root)
+        return begun[0] if begun else None
 
     @property
     def made(self) -> RunDir:
