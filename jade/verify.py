@@ -17,13 +17,14 @@ from jade.differences import (
     explain_irreproducible,
 )
 from jade.errors import ConfigError, TrainingError, suggest
-from jade.run_dir import FINISHED, RunDir, write_whole
+from jade.run_dir import FINISHED, RunDir
 from jade.run_process import RunProcess
 from jade.runs import list_begun
 from jade.saved_runs import read_json
 from jade.schedule import EPOCHS, ITERATIONS, SECONDS, parse_amount
 from jade.signals import EXIT_PREEMPTED
 from jade.trace import Course
+from jade.whole_file import write_whole
 
 # One run is interrupted so often at most: then it is time to see what has come out.
 MAX_KILLS_PER_RUN = 4
