@@ -23,6 +23,7 @@ from jade.errors import ConfigError
 from jade.metrics_table import STEP, MetricsTable
 from jade.run_dir import FAILED, FINISHED, PERIODIC, RUNNING, RunDir
 from jade.runs import RunSummary
+from jade.seal import read_iteration
 from jade.timespan import render_age, render_duration
 
 if TYPE_CHECKING:
@@ -209,18 +210,15 @@ class RunPage:
             yield _labelled("picture", str(picture))
 
     def _checkpoints(self) -> "Iterator[Text]":
-        best = self._run.best
         for path in sorted(self._directory.checkpoints.glob("*.pt"), key=_checkpoint_order):
             try:
                 stat = path.stat()
             except FileNotFoundError:
                 # Replaced by a newer one just now.
                 continue
-            kind, iteration = _checkpoint_kind(path)
-            # A file that is newer than the status is that of a better value than the status says.
-            if kind == "best" and best is not None and stat.st_mtime <= self._run.updated:
-                iteration = best.iteration
-            at = f"iteration {iteration}" if iteration is not None else ""
+            kind, _ = _checkpoint_kind(path)
+            iteration = read_iteration(path)
+            at = "damaged" if iteration is None else f"iteration {iteration}"
             age = render_age(time.time() - stat.st_mtime)
             yield _labelled("checkpoint", f"{kind:<10}{at:<19}{_size(stat.st_size):>8}{GAP}{age}")
 
