@@ -64,7 +64,7 @@ def test_show_lists_checkpoints_with_iteration_and_size(trained, show):
 
 
 def test_show_says_of_a_checkpoint_without_its_end_that_it_is_damaged(trained, show):
-    path = RunDir(trained).best_checkpoint
+    path = trained / "checkpoints/best.pt"
     path.write_bytes(path.read_bytes()[:-1])
     [line] = [line for line in show(trained).splitlines() if line.startswith("checkpoint   best")]
     assert "damaged" in line
