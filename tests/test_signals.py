@@ -1,5 +1,6 @@
 """C18: what a process makes of signals; `end_to_end/test_real_signals.py` sends them to a real run."""
 
+import contextlib
 import signal
 import threading
 
@@ -99,3 +100,26 @@ def test_handler_that_python_does_not_know_becomes_the_default(monkeypatch):
         # A handler installed by other means than Python is reported as None.
         watch._previous[signal.SIGUSR1] = None
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+def test_signal_whose_exception_was_swallowed_is_acted_on_at_the_next_check():
+    with SignalWatch() as watch:
+        with contextlib.suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as info:
+            watch.check()
+    assert info.value.code == 75
+
+
+def test_signal_whose_exception_was_swallowed_is_not_held_back():
+    with SignalWatch() as watch:
+        with contextlib.suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(SystemExit):
+            watch.hold_back()
+
+
+def test_check_without_a_signal_does_nothing():
+    with SignalWatch() as watch:
+        watch.check()
+    assert watch.received is None
