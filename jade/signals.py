@@ -45,7 +45,7 @@ class SignalWatch:
             on_signal()
 
     def hold_back(self) -> None:
-        """Remember a signal until somebody can act on it, but leave by one that was there before."""
+        """Remember a signal until somebody can act on it; leave if one was there before."""
         self.on_signal = _do_nothing
         self.check()
 

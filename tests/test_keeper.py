@@ -4,8 +4,8 @@ import logging
 import threading
 
 import pytest
-import toy
 import torch
+import toy
 
 from jade import checkpoint
 from jade.errors import CheckpointError, NonFiniteLossError
