@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks import feeding_figure, loop, memory, start
+from benchmarks import checkpoint, feeding_figure, loop, memory, resume, start, step
 from benchmarks.figures import Figure, print_table
 
 SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
@@ -17,6 +17,9 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "help": start.measure_help,
     "start": start.measure_first_step,
     "memory": memory.measure,
+    "checkpoint": checkpoint.measure,
+    "resume": resume.measure,
+    "step": step.measure,
 }
 PACKAGES = ("torch", "lightning", "pytorch-ignite", "rich", "numpy")
 

@@ -70,6 +70,7 @@ def execute(configuration: Configuration, circumstances: Circumstances) -> Finis
 
 
 def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatch) -> FinishedRun:
+    watch.check()
     settings, loggers = resolved.settings, circumstances.loggers
     with (
         RunLog(settings.log_level) as log,
@@ -90,6 +91,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
         origin = Provenance(circumstances.command or sys.argv, seed).start()
         session = Session(resolved, seed, left or root, destinations, log)
         stack.callback(session.release)
+        watch.check()
         try:
             plan, assembled = session.build(device)
             watch.hold_back()

@@ -46,8 +46,18 @@ class SignalWatch:
             on_signal()
 
     def hold_back(self) -> None:
-        """Remember a signal until somebody can act on it."""
+        """Remember a signal until somebody can act on it; leave if one was there before."""
         self.on_signal = _do_nothing
+        self.check()
+
+    def check(self) -> None:
+        """Leave if a signal came in before training starts, and somebody took no notice of it.
+
+        What the handler raises may be caught by any code that it interrupts: some libraries catch
+        everything while they are being imported.
+        """
+        if self.received is not None:
+            self._leave()
 
     def request(self, cause: str) -> None:
         """Act as if a signal had come, for a cause that has a name; safe from any thread."""

@@ -51,7 +51,8 @@ class Writer:
                 logger.debug(
                     "%s is given up after %d attempts.", self._job.label, self._num_failures
                 )
-                self._job = None
+                # What comes next has not failed yet, even if the thread has not noticed it so far.
+                self._job, self._is_failing = None, False
                 self._condition.notify_all()
 
     def close(self) -> None:
@@ -80,8 +81,8 @@ class Writer:
         except CheckpointError as error:
             self._pause(job, str(error))
             return
-        except Exception as error:
-            # Whatever it was: this thread must live, or nothing is ever written again.
+        except BaseException as error:
+            # Whatever it was: this thread must live, or training would wait for it forever.
             self._pause(job, f"{job.label} cannot be written: {type(error).__name__}: {error}.")
             return
         with self._condition:

@@ -172,7 +172,7 @@ def test_names_of_evaluations_never_share_a_folder_or_leave_it(tmp_path):
 class HalfFigure:
     """Ends its process when half of it is written."""
 
-    def savefig(self, path, format):  # noqa: A002 - as matplotlib calls it
+    def savefig(self, path, **_):
         path.write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGKILL)
 

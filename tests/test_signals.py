@@ -1,5 +1,6 @@
 """C18: what a process makes of signals; `end_to_end/test_real_signals.py` sends them to a real run."""
 
+import contextlib
 import signal
 import threading
 
@@ -130,3 +131,26 @@ def test_request_without_handlers_is_passed_on_by_who_asks():
     watch.request("time")
     assert len(threads) == 1
     assert watch.cause == "time"
+
+
+def test_signal_whose_exception_was_swallowed_is_acted_on_at_the_next_check():
+    with SignalWatch() as watch:
+        with contextlib.suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as info:
+            watch.check()
+    assert info.value.code == 75
+
+
+def test_signal_whose_exception_was_swallowed_is_not_held_back():
+    with SignalWatch() as watch:
+        with contextlib.suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(SystemExit):
+            watch.hold_back()
+
+
+def test_check_without_a_signal_does_nothing():
+    with SignalWatch() as watch:
+        watch.check()
+    assert watch.received is None

@@ -47,6 +47,17 @@ class FirstStepTrainer(TinyTrainer):
         os._exit(0)
 
 
+class ResumedTrainer(TinyTrainer):
+    """Train where that is asked for; elsewhere tell the time of the first step."""
+
+    def train_step(self, data):
+        if "JADE_BENCHMARK_TRAINS" in os.environ:
+            super().train_step(data)
+            return
+        print(time.time(), flush=True)
+        os._exit(0)
+
+
 class MemoryTrainer(TinyTrainer):
     """Tell how much memory the whole run took."""
 
