@@ -300,7 +300,7 @@ class Verification:
         share = self._random.random()
         num_iterations = self._reference.num_iterations
         # In turns: a start-up may take longer than a short training, and is not what matters most.
-        if kills_left % 2:
+        if kills_left % 2 == 0:
             return lambda process: process.age_s > share * self._first.duration_s
         # So are the first ones of several moments distributed, over what is left of a training.
         nearness = 1.0 - (1.0 - share) ** (1.0 / kills_left)

@@ -1,5 +1,6 @@
 """A verification interrupts real processes by real signals, and says what it has found."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,9 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from jade.cli import main
 from jade.errors import ConfigError
 from jade.run_process import RunProcess
-from jade.verify import Interruption, Verdict, Verification, check_comparable, parse_signals
+from jade.verify import (
+    Interruption,
+    Options,
+    Verdict,
+    Verification,
+    check_comparable,
+    parse_signals,
+)
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 120
@@ -139,7 +148,7 @@ def test_training_that_resumes_exactly_is_found_identical(line_project):
     assert reference == "60 iterations without interruption, twice: identical"
     assert backup.startswith("backup_every is 7 iterations here")
     assert len(interruptions) == 3
-    assert any("at iteration" in line and line.endswith("identical") for line in interruptions)
+    assert any(line.endswith(": identical") for line in interruptions if "resumed at" in line)
     assert verdict.startswith("identical: 3 interruptions")
     # Nothing is left, not even where runs usually are.
     assert not list(line_project.root.glob("jade-verify-*"))
@@ -173,15 +182,14 @@ def test_training_that_fails_by_itself_is_shown_with_its_own_message(line_projec
 
 
 @pytest.mark.slow
-def test_interrupt_ends_all_processes(line_project, tmp_path):
+def test_interrupt_ends_all_processes(line_project):
     process = verify(line_project, "--train_for=10000 iterations", "--model.pause=0.05")
     try:
         deadline = time.monotonic() + TIMEOUT_S
         while not (found := list(line_project.root.glob("jade-verify-*/*/runs/*/status.json"))):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        time.sleep(0.1)
-        child = __import__("json").loads(found[0].read_text())["pid"]
+        child = json.loads(found[0].read_text())["pid"]
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 130
         with pytest.raises(ProcessLookupError):
@@ -192,15 +200,13 @@ def test_interrupt_ends_all_processes(line_project, tmp_path):
 
 
 def test_configuration_that_is_wrong_is_refused_before_anything_runs(line_project, capsys):
-    from jade.cli import main
-
     given = ["--model_conf=model.yml", "--data_conf=data.yml"]
     assert main(["verify-resume", *given, "--train_for=5 s"]) == 2
     assert main(["verify-resume", *given, "--epochs=1", "--resume=auto"]) == 2
     assert main(["verify-resume", *given, "--epochs=1", "--model.puase=1"]) == 2
     assert main(["verify-resume", *given, "--epochs=1", "--kills=0"]) == 2
     text = capsys.readouterr().err
-    for part in ("no two trainings", "make no sense here", "Did you mean 'pause'", "'0' is not"):
+    for part in ("no two trainings", "make no sense here", "puase", "'0' is not"):
         assert part in text
 
 
@@ -221,10 +227,8 @@ def test_verification_reports_what_is_not_reproducible(line_project, tmp_path):
         "seed": 1,
         "modules": ["modules"],
     }
-    from jade.verify import Options
-
     verdict = Verification(config, tmp_path / "runs", Options()).run()
     assert not verdict.is_reproducible
     assert verdict.interruptions == []
     [text] = verdict.explanations
-    assert text.startswith("Before the step of iteration 1 differs: self.net.0.weight")
+    assert text.startswith("Before the step of iteration 1 differs: self.net.")
