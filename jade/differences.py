@@ -37,6 +37,7 @@ class Parting:
         stored: What differs there although checkpoints keep it.
         lost: What checkpoints do not keep, and was not the same when training went on.
         passing: Likewise, but the first step made it the same again.
+        gradients: The parameters whose gradients the first step should have added to.
     """
 
     started_at: int
@@ -46,6 +47,7 @@ class Parting:
     stored: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     passing: tuple[str, ...] = ()
+    gradients: tuple[str, ...] = ()
 
 
 class Reference:
@@ -95,7 +97,13 @@ class Reference:
             _differing(parted.stored, known.stored),
             lost,
             passing,
+            self._carried_by(first),
         )
+
+    def _carried_by(self, first: Line) -> tuple[str, ...]:
+        """Name the gradients that the first step of a process did not find."""
+        following = self._lines.get(first.iteration + 1)
+        return tuple(following.carried) if following is not None and first.iteration else ()
 
     def _is_same(self, line: Line) -> bool:
         known = self._lines.get(line.iteration)
@@ -131,11 +139,10 @@ def explain(parting: Parting) -> list[str]:
     own = [name for name in parting.lost if name.startswith("self.") and name not in data]
     sentences = [*_explain_stored(parting), *_explain_data(parting, data)]
     if parting.iteration is not None:
-        sentences += _explain_attributes(own)
+        sentences += [*_explain_attributes(own), *_explain_gradients(parting)]
     sentences += _explain_evaluations(parting)
     if not sentences and parting.iteration is not None:
-        passing = [name for name in parting.passing if not name.endswith(".grad")]
-        sentences = [*_explain_attributes(passing), *_explain_rest(parting)][:1]
+        sentences = [*_explain_attributes(parting.passing), *_explain_rest(parting)][:1]
     return sentences
 
 
@@ -160,16 +167,10 @@ def _explain_data(parting: Parting, names: Sequence[str]) -> Iterator[str]:
 
 
 def _explain_attributes(names: Sequence[str]) -> Iterator[str]:
-    gradients = [name for name in names if name.endswith(".grad")]
-    if gradients:
-        yield (
-            f"{_list(gradients)}: gradients go on from one step to the next, and are not in "
-            "checkpoints. Gather them within one train_step, and call zero_grad before."
-        )
     by_attribute: dict[str, list[str]] = {}
     for name in names:
         match = ATTRIBUTE.fullmatch(name)
-        if match is not None and name not in gradients:
+        if match is not None:
             by_attribute.setdefault(match["name"], []).append(name)
     for attribute, paths in by_attribute.items():
         is_whole = paths == [f"self.{attribute}"]
@@ -180,6 +181,15 @@ def _explain_attributes(names: Sequence[str]) -> Iterator[str]:
             "state_dict and load_state_dict"
         )
         yield f"{_list(paths)}: not in checkpoints, and not the same after resuming: {remedy}."
+
+
+def _explain_gradients(parting: Parting) -> Iterator[str]:
+    if parting.gradients:
+        yield (
+            f"The gradients of {_list(parting.gradients)} are carried from one step to the next, "
+            "and are not in checkpoints: gather them within one train_step, and call zero_grad "
+            "before."
+        )
 
 
 def _explain_evaluations(parting: Parting) -> Iterator[str]:
@@ -208,16 +218,15 @@ def _explain_rest(parting: Parting) -> Iterator[str]:
     )
 
 
-def explain_irreproducible(reference: Reference, parting: Parting, names: Iterable[str]) -> str:
+def explain_irreproducible(reference: Reference, parting: Parting, names: Sequence[str]) -> str:
     """Say where two trainings part that were not interrupted."""
-    told = [name for name in names if not name.endswith(".grad")]
     differing = [*(["the batch"] if parting.batch else []), *parting.stored]
     differing += [f"the random numbers of {name}" for name in parting.random]
     if parting.iteration is None:
         where = f"Their {reference.num_iterations} steps are the same, their results are not."
     else:
         where = f"Before the step of iteration {parting.iteration} differs: {_list(differing)}."
-    also = f" Attributes that differ: {_list(told)}." if told else ""
+    also = f" Attributes that differ: {_list(names)}." if names else ""
     return (
         f"{where}{also} Something depends on the clock, on os.urandom, on the order of a set, on a "
         "file, or on an operation that is not exact (--deterministic true)."

@@ -153,8 +153,6 @@ class Digester:
     def _parameter(self, path: str, parameter: nn.Parameter) -> Parts:
         yield path, str(self.digest(parameter))
         yield f"{path}.requires_grad", str(self.digest(parameter.requires_grad))
-        if parameter.grad is not None:
-            yield f"{path}.grad", str(self.digest(parameter.grad))
 
 
 def _look_into(value: Any) -> Iterable[tuple[str, Any]]:
@@ -183,7 +181,8 @@ def _look_into_iterator(value: Iterator[Any]) -> Iterable[tuple[str, Any]]:
         return [(".position", value._num_yielded)]
     if not _is_machinery(type(value)):
         return [(f".{key}", item) for key, item in getattr(value, "__dict__", {}).items()]
-    return [(".left", operator.length_hint(value, -1))]
+    left = operator.length_hint(value, -1)
+    return [(".left", left)] if left >= 0 else ()
 
 
 def _first(items: Iterable[Any]) -> Iterable[Any]:

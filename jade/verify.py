@@ -301,7 +301,8 @@ class Verification:
         """Choose any moment in the life of a process, or, as often, one while it trains."""
         share = self._random.random()
         num_iterations = self._reference.num_iterations
-        if self._random.random() < 0.5:
+        # In turns: a start-up may take longer than a short training, and is not what matters most.
+        if kills_left % 2 == 0:
             return lambda process: process.age_s > share * self._first.duration_s
         # So are the first ones of several moments distributed, over what is left of a training.
         nearness = 1.0 - (1.0 - share) ** (1.0 / kills_left)
