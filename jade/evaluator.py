@@ -53,9 +53,12 @@ class Evaluator:
             try:
                 with self._evaluation_mode():
                     result = self._evaluate(evaluation)
-            except CutShort:
+            except BaseException as error:
+                # It is measured again when training goes on: not half of it may be remembered.
                 evaluation.load_full_state(before)
-                return None
+                if isinstance(error, CutShort):
+                    return None
+                raise
             outcome = read_outcome(name, result)
             for label, item in outcome.media.items():
                 self._show(label, item, iteration)

@@ -1,6 +1,7 @@
 """Turn TERM, INT, USR1 and USR2 into a polite request to stop."""
 
 import _thread
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -28,6 +29,7 @@ class SignalWatch:
         self._previous: dict[int, Any] = {}
         self._cause: str | None = None
         self._is_own_request = False
+        self._pid = os.getpid()
 
     def __enter__(self) -> "SignalWatch":
         if threading.current_thread() is threading.main_thread() and not self._previous:
@@ -76,6 +78,9 @@ class SignalWatch:
         return self._cause or (self.received.name if self.received is not None else None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            # A data worker, which inherits this: the run ends its workers itself.
+            return
         if self.received is not None and self._is_own_request:
             # Somebody else has the same wish; it is being fulfilled.
             self._is_own_request = False

@@ -9,6 +9,7 @@ import toy
 
 from jade import checkpoint
 from jade.errors import CheckpointError, NonFiniteLossError
+from jade.eval import Evaluation
 from jade.keeper import Keeper
 from jade.run_dir import RunDir
 
@@ -188,3 +189,24 @@ def test_state_in_need_never_covers_the_error_on_its_way(kept, caplog):
     item.keeper.save_in_need()
     assert "The state is not stored: Training has diverged" in caplog.text
     assert item.names() == []
+
+
+class FailsTheSecondTime(Evaluation):
+    def initialize(self):
+        self.num_begun = 0
+        self.add_attribute_to_store("num_begun")
+
+    def evaluate(self):
+        self.num_begun += 1
+        if self.num_begun == 2:
+            raise OSError("the data is gone")
+        return 1.0
+
+
+def test_state_in_need_does_not_remember_half_an_evaluation(tmp_path):
+    evaluations = {"Count": (FailsTheSecondTime, {})}
+    rehearsal = toy.Rehearsal(tmp_path, evaluations=evaluations, epochs=2)
+    with pytest.raises(OSError, match="the data is gone"):
+        rehearsal.run()
+    state = checkpoint.load(rehearsal.directory.last_checkpoint)
+    assert state["evaluations"]["states"]["Count"]["stored"] == {"num_begun": 1}

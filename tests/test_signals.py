@@ -1,6 +1,7 @@
 """C18: what a process makes of signals; `end_to_end/test_real_signals.py` sends them to a real run."""
 
 import contextlib
+import os
 import signal
 import threading
 
@@ -154,3 +155,15 @@ def test_check_without_a_signal_does_nothing():
     with SignalWatch() as watch:
         watch.check()
     assert watch.received is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_signal_in_a_forked_process_passes(number):
+    with SignalWatch() as watch:
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                signal.raise_signal(number)
+                os._exit(0 if watch.received is None else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
