@@ -33,6 +33,11 @@ FEWEST_CHECKPOINTS, NUM_CHECKPOINTS = 4, 8
 # How long a process may take: at least this, and so many times as long as the first one took,
 # of which nobody knows anything.
 SHORTEST_S, PATIENCE, LONGEST_S = 120.0, 10.0, 3600.0
+BETWEEN_STEPS = (
+    "Every step was the same, and so was what evaluations keep as attributes. What differs was "
+    "made between steps (by an evaluation, on_epoch_end, on_end) from something else: a global "
+    "variable, a file, the clock."
+)
 SIGNALS = ("KILL", "TERM", "USR1", "USR2")
 
 
@@ -233,15 +238,15 @@ class Verification:
         interruption: Interruption | None = None
         for left in itertools.count(num_kills, -1):
             attempt = self._execute(name, num_kills - left + 1, left or None)
+            if attempt.hit_by is None and attempt.exit_code != 0:
+                verdict.differences = [f"Run {number} fails after an interruption:\n{self._output}"]
+                return
             partings.append(self._reference.compare(attempt.course))
             if interruption is not None:
                 self._settle(interruption, attempt, partings[-1])
             if attempt.hit_by is None or attempt.exit_code == 0:
                 break
             interruption = _describe(attempt.hit_by, number, attempt.course)
-        if attempt.exit_code != 0:
-            verdict.differences = [f"Run {number} fails after an interruption:\n{self._output}"]
-            return
         self._conclude(name, partings)
 
     def _settle(self, interruption: Interruption, attempt: _Attempt, parting: Parting) -> None:
@@ -259,9 +264,11 @@ class Verification:
         parted = next((item for item in partings if item.iteration is not None), None)
         if differences and parted is None:
             parted = next((item for item in partings if explain(item)), None)
-        if parted is not None and (differences or parted.iteration is not None):
-            self._verdict.explanations = explain(parted)
         self._verdict.differences = differences
+        if parted is not None:
+            self._verdict.explanations = explain(parted)
+        elif differences:
+            self._verdict.explanations = [BETWEEN_STEPS]
 
     def _execute(self, name: str, number: int, kills_left: int | None) -> _Attempt:
         """Start or resume a run, and interrupt it once if asked to."""
