@@ -85,6 +85,8 @@ def resume(
         show_progress=show_progress,
         additional=None if additional is None else str(additional),
     )
+    if total is not None and additional is not None:
+        raise ConfigError("total and additional exclude each other.")
     root = settings.get("experiments_root")
     directory = find_directory(run, Path(root) if root else None)
     arguments = _as_overrides("resume", settings, overrides)

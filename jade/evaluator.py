@@ -43,25 +43,31 @@ class Evaluator:
         self._loggers = loggers
         self._seed = seed
         self._is_measuring = False
+        # The evaluation that was ended while other weights than those of training were in place.
+        self.has_left_weights_changed: str | None = None
 
     def measure(self, name: str) -> dict[str, float] | None:
         """Run one evaluation, write what it shows, and return its numbers; None if it was cut."""
         iteration = self._trainer.iterations
         evaluation = self.evaluations[name]
-        before = copy.deepcopy(evaluation.full_state())
-        with isolated_rng(derive(self._seed, name, iteration)):
+        before = copy.deepcopy((evaluation.full_state(), self._trainer.dataset_states()))
+        weights = self._trainer.weight_versions()
+        with isolated_rng(derive(self._seed, name, iteration)), self._trainer.isolated_generators():
             try:
                 with self._evaluation_mode():
                     result = self._evaluate(evaluation)
+                outcome = read_outcome(name, result)
+                for label, item in outcome.media.items():
+                    self._show(label, item, iteration)
             except BaseException as error:
                 # It is measured again when training goes on: not half of it may be remembered.
-                evaluation.load_full_state(before)
+                evaluation.load_full_state(before[0])
+                self._trainer.load_dataset_states(before[1])
+                if self._trainer.weight_versions() != weights:
+                    self.has_left_weights_changed = name
                 if isinstance(error, CutShort):
                     return None
                 raise
-            outcome = read_outcome(name, result)
-            for label, item in outcome.media.items():
-                self._show(label, item, iteration)
         self.evaluated_at[name] = iteration
         return outcome.metrics
 

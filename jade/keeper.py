@@ -51,6 +51,7 @@ class Keeper:
         self._copy = StateCopy()
         self._writer = Writer()
         self._spoilt: str | None = None
+        self._distrust: str | None = None
         self._best_wanted: int | None = None
         self._best_written: int | None = None
 
@@ -93,8 +94,15 @@ class Keeper:
 
     # At the end
 
+    def distrust(self, reason: str) -> None:
+        """Keep the checkpoints from before: the state is not that of training any more."""
+        self._distrust = reason
+
     def save_stopped(self) -> bool:
         """Write ``last.pt`` before a run stops that goes on later; tell whether that worked."""
+        if self._distrust is not None:
+            logger.warning("%s: the checkpoint from before is left as it is.", self._distrust)
+            return False
         self._check_finite()
         return self._save_now()
 
@@ -147,12 +155,15 @@ class Keeper:
 
     def _write(self, state: dict[str, Any]) -> None:
         directory = self._directory
+        _sync(directory.metrics)
         checkpoint.save(state, directory.last_checkpoint, directory.former_checkpoint)
 
     def _save_soon(
         self, path: Path, former: Path | None = None, then: Callable[[], None] | None = None
     ) -> None:
         """Copy the state, and let it be written while training goes on."""
+        if self._distrust is not None:
+            return
         self._writer.wait()
         content = self._copy.take(checkpoint.storable(self._read_state(), "checkpoint"))
         watched = [

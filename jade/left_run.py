@@ -22,7 +22,18 @@ from jade.saved_runs import load_config, read_json
 from jade.schedule import EPOCHS, Amount, Clock, parse_amount
 
 # What must be the same for a run to be the one that is meant; the rest may change on the way.
-IDENTITY = ("model", "data", "eval", "arch_impl", "modules", "deterministic", "evaluate_first")
+IDENTITY = (
+    "model",
+    "data",
+    "eval",
+    "arch_impl",
+    "modules",
+    "deterministic",
+    "evaluate_first",
+    "load",
+    "load_strict",
+)
+DAMAGED = ".damaged"
 BEFORE_THE_FIRST_STEP = -1
 
 logger = logging.getLogger(__name__)
@@ -35,10 +46,12 @@ class Left:
     Attributes:
         directory: Where it is.
         state: What its newest good checkpoint holds; None if it has none, so that it starts again.
+        goes_beyond: Whether to train on although there was a reason to end.
     """
 
     directory: RunDir
     state: Mapping[str, Any] | None = None
+    goes_beyond: bool = False
 
     @property
     def iteration(self) -> int:
@@ -53,9 +66,12 @@ class Left:
         amount = parse_amount(additional, "additional")
         if self.state is None:
             return amount
-        counters = self.state["trainer"]["stored"]
+        counters, place = self.state["trainer"]["stored"], self.state["loader"]
         clock = Clock(**self.state["clock"], counter=lambda unit: float(counters.get(unit, 0)))
-        return Amount(clock.read(amount.unit) + amount.number, amount.unit)
+        done = clock.read(amount.unit)
+        if amount.unit == EPOCHS and place["batches"] and place["length"]:
+            done += place["batches"] / place["length"]
+        return Amount(done + amount.number, amount.unit)
 
 
 def load_left(directory: RunDir) -> Left:
@@ -65,13 +81,18 @@ def load_left(directory: RunDir) -> Left:
         CheckpointError: There are checkpoints, but all of them are damaged.
     """
     paths = _newest_first(directory)
+    damaged = []
     for path in paths:
         try:
             state = checkpoint.load(path)
         except CheckpointError as error:
             logger.warning("%s The one before it is tried.", error)
+            damaged.append(path)
             continue
         logger.info("resumed from %s, iteration %d", path, state["clock"]["iterations"])
+        for broken in damaged:
+            # It must not take the place of a good one when the next is written.
+            broken.replace(broken.with_name(broken.name + DAMAGED))
         return Left(directory, state)
     if paths:
         raise CheckpointError(
@@ -143,8 +164,8 @@ def find_unfinished(root: Path, frozen: Mapping[str, Any]) -> RunDir | None:
     """Find the newest run of a configuration that is not at its end and that nobody is in."""
     for run in find_runs(root):
         directory = RunDir(run.path)
-        known = _load_config(directory)
-        if known is None or not _is_same(known, frozen) or is_held(run.path):
+        known = None if is_held(run.path) else _load_config(directory)
+        if known is None or not is_same(known, frozen):
             continue
         if run.status != FINISHED or _asks_for_more(known, frozen):
             return directory
@@ -158,7 +179,8 @@ def _load_config(directory: RunDir) -> dict[str, Any] | None:
         return None
 
 
-def _is_same(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:
+def is_same(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:
+    """Tell whether two configurations are of the same run, however long it is."""
     if any(known.get(key) != frozen.get(key) for key in IDENTITY):
         return False
     # A seed that was drawn fits any configuration that leaves it open.

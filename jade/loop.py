@@ -20,10 +20,11 @@ from jade.progress import TRAINING, Snapshot
 from jade.run_dir import RunDir
 from jade.schedule import Clock
 from jade.seeding import rng_state, set_rng_state
+from jade.signals import SIGNAL
 from jade.trace import open_trace
 from jade.trainer import Trainer
 
-STOPPED = "stopped by a signal"
+STOPPED = f"stopped by {SIGNAL}"
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class TrainingLoop:
         self._has_started = False
         self._has_ended = False
         self._is_resumed = False
+        self._failed_hook: str | None = None
         self._alarm = Alarm(self.wake)
         self._trace = open_trace(trainer, plan.evaluations)
         self._journal = Journal(loggers, plan.evaluations, shields_rng=shields_rng)
@@ -112,13 +114,21 @@ class TrainingLoop:
             self._position.close()
             self._keeper.close()
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that ``state_dict`` returned, instead of starting."""
+    def resume(self, state: Mapping[str, Any], *, goes_beyond: bool = False) -> None:
+        """Continue from a state that ``state_dict`` returned, instead of starting.
+
+        Args:
+            state: The state.
+            goes_beyond: Whether to train on although there was a reason to end.
+        """
         self._trainer._wake = self.wake
         if state["has_started"]:
             # First: what it makes may have state, and what it changes has been changed already.
             self._start()
         self._load(state)
+        if not goes_beyond:
+            self._reason = state["reason"]
+        self._trainer.on_resume()
         self._is_resumed = True
 
     def _begin(self) -> None:
@@ -132,12 +142,21 @@ class TrainingLoop:
         if not self._has_started and not self._is_stopping:
             self._start()
         if self._is_resumed:
+            self._make_up_for_hook()
             # A signal may have cut short what was due then.
             self._record(self._timetable.due_evaluations(clock))
         self._look_for_reason({})
         # A run that was at its end may go on: then its end comes once more.
         self._has_ended = self._has_ended and self._reason is not None
         self._plan_ahead()
+
+    def _make_up_for_hook(self) -> None:
+        """Call the hook that failed when the state was stored, and do what was due after it."""
+        name, self._failed_hook = self._failed_hook, None
+        if name is not None:
+            with self._keeping_state(name):
+                getattr(self._trainer, name)()
+            self._do_what_is_due()
 
     def _start(self) -> None:
         self._trainer.on_start()
@@ -186,7 +205,7 @@ class TrainingLoop:
             raise TrainingError("The train_loader gave no batch in this epoch.")
         clock.epochs += 1
         self._position.end_epoch()
-        with self._keeping_state():
+        with self._keeping_state("on_epoch_end"):
             self._trainer.on_epoch_end()
         self._do_what_is_due()
 
@@ -202,6 +221,7 @@ class TrainingLoop:
         except NonFiniteLossError:
             raise
         except Exception:
+            self._failed_hook = "on_iteration_end"
             self._keeper.save_in_need()
             raise
 
@@ -268,39 +288,57 @@ class TrainingLoop:
         self._clock.seconds = time.monotonic() - self._started
 
     @contextmanager
-    def _keeping_state(self) -> Iterator[None]:
+    def _keeping_state(self, hook: str | None = None) -> Iterator[None]:
         """Write the state before anything but a step makes training fail: no step is lost."""
         try:
             yield
         except NonFiniteLossError:
             raise
         except Exception:
+            self._failed_hook = hook
             self._keeper.save_in_need()
             raise
 
     @contextmanager
     def _busy(self, phase: str) -> Iterator[None]:
         previous, self.phase = self.phase, phase
-        yield
-        self.phase = previous
+        try:
+            yield
+        finally:
+            self.phase = previous
 
     def _record(self, names: Sequence[str], *, with_losses: bool = False) -> None:
         """Run evaluations, log what they measured, keep the best state, and draw conclusions."""
-        measured = []
+        measured: list[dict[str, float]] = []
+        try:
+            self._measure(names, measured)
+        except Exception:
+            # What was measured before this one is not lost with it.
+            self._conclude(measured, with_losses=with_losses)
+            raise
+        self._conclude(measured, with_losses=with_losses)
+
+    def _measure(self, names: Sequence[str], measured: list[dict[str, float]]) -> None:
         for name in names:
             if self.stop_requested:
                 # Those that are left stay due, and come first when training goes on.
-                break
-            with self._busy(f"evaluating {name}"):
-                numbers = self._evaluator.measure(name)
+                return
+            try:
+                with self._busy(f"evaluating {name}"):
+                    numbers = self._evaluator.measure(name)
+            finally:
+                culprit = self._evaluator.has_left_weights_changed
+                if culprit is not None:
+                    self._keeper.distrust(f"The evaluation {culprit} has left its weights behind")
             if numbers is None:
-                break
+                return
             measured.append(numbers)
             self._read_time()
             self._timetable.evaluations[name].advance(self._clock)
+
+    def _conclude(self, measured: Sequence[Mapping[str, float]], *, with_losses: bool) -> None:
         losses: Mapping[str, float] = {}
         if with_losses:
-            # Only now: whatever an evaluation raises, the losses are not lost.
             losses = self._losses.take()
             self._timetable.log.advance(self._clock)
         metrics = self._journal.log(losses, measured, self._clock)
@@ -308,10 +346,12 @@ class TrainingLoop:
             self._has_logged_losses = True
             self._warn_of_unknown_metrics()
         best = self._rules.best
-        if best is not None and best.update(metrics, self._clock.iterations):
+        is_best = best is not None and best.update(metrics, self._clock.iterations)
+        # Before anything is stored: a run that is at its end must know it when it is continued.
+        self._look_for_reason(metrics)
+        if is_best:
             with self._busy("writing checkpoint"):
                 self._keeper.save_best()
-        self._look_for_reason(metrics)
 
     def _look_for_reason(self, metrics: Mapping[str, float]) -> None:
         """Set the reason to stop, the most telling one first, or leave it None."""
@@ -347,6 +387,9 @@ class TrainingLoop:
             "trainer": self._trainer.full_state(),
             "has_started": self._has_started,
             "has_ended": self._has_ended,
+            "failed_hook": self._failed_hook,
+            # A limit is looked at anew, and a signal is gone.
+            "reason": None if self._is_limit_reached or self._is_stopping else self._reason,
             "clock": {
                 "iterations": clock.iterations,
                 "epochs": clock.epochs,
@@ -372,6 +415,7 @@ class TrainingLoop:
         clock.iterations, clock.epochs = state["clock"]["iterations"], state["clock"]["epochs"]
         clock.seconds = state["clock"]["seconds"]
         self._has_started, self._has_ended = state["has_started"], state["has_ended"]
+        self._failed_hook = state["failed_hook"]
         self._timetable.load_state_dict(state["schedules"], clock)
         trainer.load_dataset_states(state["datasets"])
         self._position.load_state_dict(state["loader"], trainer.train_loader)

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from jade import stateful
 from jade.components import size_of
 from jade.errors import CheckpointError
 from jade.feed import Feed, make_feed
@@ -69,6 +70,7 @@ class Position:
         return {
             "batches": self.num_batches,
             "length": size_of(loader),
+            "ran_ahead": self._feed_of(loader).runs_ahead,
             "beginning": self._beginning,
             "samplers": _sampler_states(loader),
             "feed": self._feed_of(loader).state_dict(),
@@ -102,31 +104,38 @@ class Position:
         _load_sampler_states(feed.loader, beginning["samplers"])
         batches = feed.start(self._clock.epochs, resumed["batches"])
         set_rng_state(now)
-        if not feed.runs_ahead:
-            # With workers, more has been drawn by now than was used, and perhaps more than then.
-            _load_sampler_states(feed.loader, resumed["samplers"])
+        if not feed.runs_ahead and not resumed["ran_ahead"]:
+            # With workers, more is drawn than is used, and not as much more now as then.
+            _load_sampler_states(feed.loader, resumed["samplers"], with_own=False)
         return batches
 
 
 def _sampler_states(loader: Any) -> dict[str, dict[str, Any]]:
-    """Return the generators, and the number of the epoch, that a loader and its samplers keep."""
+    """Return what a loader and its samplers keep: generators, the epoch, a state of their own."""
     return {
         name: {
-            **({"generator": g.get_state()} if (g := _generator_of(owner)) is not None else {}),
-            **({EPOCH: owner.epoch} if type(getattr(owner, EPOCH, None)) is int else {}),
+            "generators": {k: stateful.state_of(g) for k, g in _generators(owner, loader)},
+            EPOCH: owner.epoch if type(getattr(owner, EPOCH, None)) is int else None,
+            "own": owner.state_dict() if _knows_its_state(owner, loader) else None,
         }
         for name, owner in _owners(loader).items()
     }
 
 
-def _load_sampler_states(loader: Any, states: Mapping[str, Mapping[str, Any]]) -> None:
+def _load_sampler_states(
+    loader: Any, states: Mapping[str, Mapping[str, Any]], *, with_own: bool = True
+) -> None:
     for name, owner in _owners(loader).items():
-        state = states.get(name, {})
-        generator = _generator_of(owner)
-        if generator is not None and "generator" in state:
-            generator.set_state(state["generator"])
-        if EPOCH in state:
+        state = states.get(name)
+        if state is None:
+            continue
+        for key, generator in _generators(owner, loader):
+            if key in state["generators"]:
+                stateful.load_state(generator, state["generators"][key])
+        if state[EPOCH] is not None:
             setattr(owner, EPOCH, state[EPOCH])
+        if with_own and state["own"] is not None and _knows_its_state(owner, loader):
+            owner.load_state_dict(state["own"])
 
 
 def _owners(loader: Any) -> dict[str, Any]:
@@ -140,6 +149,18 @@ def _owners(loader: Any) -> dict[str, Any]:
     return {name: owner for name, owner in found.items() if owner is not None}
 
 
-def _generator_of(owner: Any) -> torch.Generator | None:
-    generator = getattr(owner, "generator", None)
-    return generator if isinstance(generator, torch.Generator) else None
+def _generators(owner: Any, loader: Any) -> Iterator[tuple[str, Any]]:
+    """Find the generators that decide the order; those of the dataset do not."""
+    if owner is loader:
+        generator = getattr(loader, "generator", None)
+        if isinstance(generator, torch.Generator):
+            yield "generator", generator
+        return
+    of_data = {id(g) for _, g in stateful.find_generators(getattr(loader, "dataset", None))}
+    for key, generator in stateful.find_generators(owner):
+        if id(generator) not in of_data:
+            yield key, generator
+
+
+def _knows_its_state(owner: Any, loader: Any) -> bool:
+    return owner is not loader and stateful.has_state(owner)

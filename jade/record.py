@@ -23,7 +23,7 @@ from jade.resolve import Resolved
 from jade.run_dir import RUNNING, RunDir
 from jade.saved_runs import read_json
 from jade.user_modules import imported_below
-from jade.whole_file import write_whole
+from jade.whole_file import whole_file, write_whole
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 BUFFERED_RECORDS = 10_000
@@ -146,15 +146,19 @@ class Record:
         notes = former.get("code")
         if not notes:
             return None
-        if not CodeCopy(self.directory.code, notes).changes(Path.cwd()):
+        copy = CodeCopy(self.directory.code, notes)
+        if copy.files() and not copy.changes(Path.cwd()):
             return dict(notes)
-        self.directory.code.replace(self.directory.former_code(self._constant["attempts"] - 1))
+        if copy.files():
+            self.directory.code.replace(self.directory.former_code(self._constant["attempts"] - 1))
         return None
 
     def _write_configuration(self, resolved: Resolved) -> None:
         header = (f"Run it again: jade train --config {self.directory.config}",)
         text = yaml_file.render(resolved.frozen, header=header)
-        write_whole(self.directory.config, text.encode())
+        # Durable: without it, a run that was cut off cannot be continued.
+        with whole_file(self.directory.config, durable=True) as file:
+            file.write(text.encode())
         expanded = yaml_file.render(resolved.expanded, header=("With variables expanded.",))
         write_whole(self.directory.expanded_config, expanded.encode())
 

@@ -348,6 +348,8 @@ def _amount_problem(value: Any, key: str, *, zero: bool = False) -> str | None:
         unit = parse_amount(value, key, zero=zero).unit
     except ConfigError as error:
         return str(error).removeprefix(key).lstrip(": ")
+    if key == "time_limit" and unit != SECONDS:
+        return f"{value!r} is no time. Write '55 minutes', '2 hours' or '30 s'."
     # Any other unit is a counter of the trainer; one that is nearly a known unit is a slip.
     meant = closest(unit, UNITS, likeness=0.8) if unit not in COUNTED else None
     return f"{value!r} has the unit {unit!r}. Did you mean {meant!r}?" if meant else None

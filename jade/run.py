@@ -1,13 +1,13 @@
 """Carry one run from its configuration to its last checkpoint."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ from jade.envvars import exported
 from jade.errors import ConfigError, TrainingError
 from jade.finished_run import FinishedRun
 from jade.heartbeat import Heartbeat
-from jade.left_run import Left, as_limits, find_changes, find_unfinished, load_left
+from jade.left_run import Left, as_limits, find_changes, find_unfinished, is_same, load_left
 from jade.lock import RunLock
 from jade.loggers.base import Logger, LoggerGroup
 from jade.loop import Ending, TrainingLoop
@@ -49,7 +49,7 @@ PATIENCE_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Circumstances:
     """What belongs to one execution of a run, and not to its configuration."""
 
@@ -85,7 +85,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
         check_writable(root)
         left = _find_left(resolved, root, stack)
         if left is not None:
-            _adapt(resolved, left, circumstances.additional)
+            left = _adapt(resolved, left, circumstances.additional)
         seed = _choose_seed(resolved)
         seed_everything(seed)
         origin = Provenance(circumstances.command or sys.argv, seed).start()
@@ -125,8 +125,10 @@ def _train(loop: TrainingLoop, watch: SignalWatch) -> Ending:
 def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> Left | None:
     """Find the run that is to be continued, become its owner, and load its state."""
     wanted = resolved.settings.resume
-    if wanted is None or resolved.settings.dry_run:
+    if wanted is None:
         return None
+    if resolved.settings.dry_run:
+        raise ConfigError("resume and dry_run exclude each other: a rehearsal keeps nothing.")
     if wanted == AUTO:
         directory = _find_automatically(resolved, root)
         if directory is None:
@@ -144,16 +146,24 @@ def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:
     run_id = resolved.configuration.environ.get("WANDB_RUN_ID")
     if run_id:
         directory = RunDir(root / run_id)
-        return directory if directory.config.is_file() else None
+        if not directory.config.is_file():
+            return None
+        if not is_same(load_config(directory), resolved.frozen):
+            raise ConfigError(
+                f"The run {directory.root} (WANDB_RUN_ID) is one of another configuration."
+            )
+        return directory
     return find_unfinished(root, resolved.frozen)
 
 
-def _adapt(resolved: Resolved, left: Left, additional: str | None) -> None:
+def _adapt(resolved: Resolved, left: Left, additional: str | None) -> Left:
     """Let the configuration say what the rest of the run is."""
     known = load_config(left.directory)
     status = read_json(left.directory.status_file)
+    goes_beyond = False
     if additional is not None:
         resolved.change(**as_limits(left.total(additional)))
+        goes_beyond = True
     elif status.get("status") == FINISHED:
         is_as_long = all(known.get(key) == resolved.values[key] for key in ("epochs", "train_for"))
         if is_as_long or not _has_more_to_do(resolved, left):
@@ -161,13 +171,18 @@ def _adapt(resolved: Resolved, left: Left, additional: str | None) -> None:
                 f"{left.directory.run_id} is finished: {status.get('reason')}. To train on, say "
                 "how long: --total '20 epochs' in all, or --additional '10 epochs'."
             )
+        goes_beyond = True
     seed = known.get("seed")
     if resolved.settings.seed not in (None, -1, seed):
         logger.warning("seed: the run has %s, %s is not used.", seed, resolved.settings.seed)
-    resolved.change(seed=seed)
+    for key in ("load", "load_strict"):
+        if resolved.values[key] != known.get(key):
+            logger.warning("%s: the run began with %s, which stays so.", key, known.get(key))
+    resolved.change(seed=seed, load=known.get("load"), load_strict=known.get("load_strict", True))
     if left.state is not None:
         # The weights that it began with are in its past.
         resolved.settings_only(load=None)
+    return dataclasses.replace(left, goes_beyond=goes_beyond)
 
 
 def _has_more_to_do(resolved: Resolved, left: Left) -> bool:

@@ -146,6 +146,11 @@ class RunDir:
             if run_id is None and experiments_root.is_dir():
                 # Somebody drew the same id in the same second.
                 return cls.create(experiments_root)
+            if directory.root.is_dir() and not directory.config.exists():
+                # A process was killed before it could write a configuration.
+                directory.checkpoints.mkdir(exist_ok=True)
+                directory.evaluations.mkdir(exist_ok=True)
+                return directory
             raise ConfigError(_exists_message(directory.root, experiments_root)) from error
         except OSError as error:
             raise ConfigError(

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,3 +111,12 @@ class Schedule:
         passed = clock.read(self.every.unit)
         # A quotient that rounding left just below a whole number counts as that number.
         self.next_at = self.every.number * (math.floor(passed / self.every.number + 1e-9) + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how often and when next."""
+        return {"every": str(self.every), "next_at": self.next_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be due when ``state_dict`` said, unless it is how often that has changed."""
+        if state["every"] == str(self.every):
+            self.next_at = state["next_at"]

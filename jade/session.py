@@ -20,7 +20,7 @@ from jade.record import Record, RunLog
 from jade.resolve import Resolved
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, RunDir
 from jade.seeding import isolated_rng
-from jade.signals import EXIT_INTERRUPTED, SignalWatch
+from jade.signals import EXIT_INTERRUPTED, SIGNAL, SignalWatch
 from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Session:
         if left is not None:
             # First of all: what does not fit must leave the run as it is.
             if left.state is not None:
-                loop.resume(left.state)
+                loop.resume(left.state, goes_beyond=left.goes_beyond)
             self.open(origin)
             self._has_begun = True
         return loop
@@ -158,7 +158,7 @@ class Session:
         if ending.was_stopped:
             exit_code = watch.exit_code
             status = INTERRUPTED if exit_code == EXIT_INTERRUPTED else PREEMPTED
-            reason += f" ({watch.cause})" if watch.cause else ""
+            reason = reason.replace(SIGNAL, watch.cause)
         if status == PREEMPTED:
             self._loggers.mark_preempting()
         summary = _summarize(assembled, ending, {"status": status, "reason": reason})

@@ -14,6 +14,8 @@ WATCHED = tuple(
     if hasattr(signal, name)
 )
 EXIT_PREEMPTED, EXIT_INTERRUPTED = 75, 130
+# What a run is said to be stopped by, until somebody knows better.
+SIGNAL = "a signal"
 
 
 class SignalWatch:
@@ -73,9 +75,10 @@ class SignalWatch:
             self.on_signal()
 
     @property
-    def cause(self) -> str | None:
+    def cause(self) -> str:
         """What training was asked to stop by."""
-        return self._cause or (self.received.name if self.received is not None else None)
+        name = f" ({self.received.name})" if self.received is not None else ""
+        return self._cause or f"{SIGNAL}{name}"
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:

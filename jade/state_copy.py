@@ -7,6 +7,7 @@ import torch
 
 # What tells two tensors from each other that share no memory.
 _Key = tuple[Any, ...]
+_Path = tuple[Any, ...]
 
 
 class StateCopy:
@@ -16,16 +17,18 @@ class StateCopy:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, torch.Tensor] = {}
+        self._kept: dict[_Path, torch.Tensor] = {}
         self._copied: dict[_Key, torch.Tensor] = {}
-        self._used: dict[str, torch.Tensor] = {}
+        self._used: dict[_Path, torch.Tensor] = {}
+        self._devices: set[torch.device] = set()
 
     def take(self, state: Any) -> Any:
         """Copy a state; the copy that was taken before is overwritten."""
         self._copied.clear()
-        copied = self._copy(state, "")
-        if any(tensor.is_pinned() for tensor in self._used.values()):
-            torch.cuda.synchronize()
+        self._devices.clear()
+        copied = self._copy(state, ())
+        for device in self._devices:
+            torch.cuda.synchronize(device)
         self._kept, self._used = self._used, {}
         return copied
 
@@ -33,18 +36,18 @@ class StateCopy:
         """Return the copy of a tensor that was in the latest state, or None."""
         return self._copied.get(_key(tensor))
 
-    def _copy(self, value: Any, path: str) -> Any:
+    def _copy(self, value: Any, path: _Path) -> Any:
         if isinstance(value, torch.Tensor):
             return self._copy_tensor(value, path)
         if isinstance(value, dict):
-            items = {key: self._copy(item, f"{path}/{key}") for key, item in value.items()}
+            items = {key: self._copy(item, (*path, type(key), key)) for key, item in value.items()}
             return collections.Counter(items) if type(value) is collections.Counter else items
         if isinstance(value, (list, tuple)):
-            listed = [self._copy(item, f"{path}/{index}") for index, item in enumerate(value)]
+            listed = [self._copy(item, (*path, index)) for index, item in enumerate(value)]
             return listed if isinstance(value, list) else tuple(listed)
         return set(value) if isinstance(value, set) else value
 
-    def _copy_tensor(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+    def _copy_tensor(self, tensor: torch.Tensor, path: _Path) -> torch.Tensor:
         if tensor.layout is not torch.strided or type(tensor) is not torch.Tensor:
             return tensor.detach().clone().cpu()
         key = _key(tensor)
@@ -56,7 +59,10 @@ class StateCopy:
             kept = torch.empty_like(
                 tensor, device="cpu", pin_memory=tensor.is_cuda, requires_grad=False
             )
-        kept.copy_(tensor.detach(), non_blocking=True)
+        # Only there the copy is waited for, in ``take``.
+        kept.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        if tensor.is_cuda:
+            self._devices.add(tensor.device)
         self._used[path] = self._copied[key] = kept
         return kept
 

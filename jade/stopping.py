@@ -1,5 +1,6 @@
 """Decide by metrics when training ends and which state is the best, and say why."""
 
+import logging
 import math
 import operator
 import re
@@ -9,6 +10,8 @@ from typing import Any
 
 from jade.errors import ConfigError
 from jade.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 TEST = re.compile(r"\s*(?P<metric>.+?)\s*(?P<operator><=|>=|<|>)\s*(?P<value>\S+)\s*")
 OPERATORS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
@@ -92,6 +95,8 @@ class Best:
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next update needs."""
         return {
+            "metric": self.metric,
+            "mode": self.mode,
             "value": self.value,
             "iteration": self.iteration,
             "num_without_improvement": self.num_without_improvement,
@@ -99,7 +104,16 @@ class Best:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken."""
+        """Go on where ``state_dict`` was taken; what was best by another metric means nothing."""
+        if (state["metric"], state["mode"]) != (self.metric, self.mode):
+            logger.warning(
+                "The best %s (%s) is not looked for any more; %s (%s) begins anew.",
+                state["metric"],
+                state["mode"],
+                self.metric,
+                self.mode,
+            )
+            return
         self.value, self.iteration = state["value"], state["iteration"]
         self.num_without_improvement = state["num_without_improvement"]
         self._reference = state["reference"]

@@ -84,17 +84,18 @@ class Timetable:
     def state_dict(self) -> dict[str, Any]:
         """Return when each schedule is due next."""
         return {
-            "log": self.log.next_at,
-            "evaluations": {name: item.next_at for name, item in self.evaluations.items()},
+            "log": self.log.state_dict(),
+            "evaluations": {name: item.state_dict() for name, item in self.evaluations.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any], clock: Clock) -> None:
-        """Go on with schedules where they stood; those that are new begin from now."""
+        """Go on with schedules where they stood; those that are new or other begin from now."""
         for schedule in self.schedules():
             schedule.advance(clock)
-        self.log.next_at = state["log"]
+        self.log.load_state_dict(state["log"])
         for name, schedule in self.evaluations.items():
-            schedule.next_at = state["evaluations"].get(name, schedule.next_at)
+            if name in state["evaluations"]:
+                schedule.load_state_dict(state["evaluations"][name])
 
 
 def make_timetable(

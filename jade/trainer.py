@@ -1,5 +1,6 @@
 """Define Trainer: what a user builds in ``initialize`` and does in ``train_step``."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -64,6 +65,9 @@ class Trainer(nn.Module):
 
     def on_start(self) -> None:
         """Do something once before the first step."""
+
+    def on_resume(self) -> None:
+        """Do something when a run goes on, after its state was loaded (``on_start`` was before)."""
 
     def on_iteration_end(self) -> None:
         """Do something after each step."""
@@ -222,6 +226,24 @@ class Trainer(nn.Module):
             setattr(self, name, _beside(getattr(self, name), restored(value)))
         self._losses.load_state_dict(state["losses"])
         return problems
+
+    def weight_versions(self) -> list[tuple[int, int]]:
+        """Return what changes when somebody writes to the weights, without looking at them."""
+        modules = (self, *self.loose_modules())
+        tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
+        known = (t for t in tensors if not nn.parameter.is_lazy(t))
+        return [(tensor.data_ptr(), tensor._version) for tensor in known]
+
+    @contextlib.contextmanager
+    def isolated_generators(self) -> Iterator[None]:
+        """Leave the generators of the trainer at the end as they were at the start."""
+        kept = [v for _, v in self._with_state() if isinstance(v, stateful.GENERATORS)]
+        states = [stateful.state_of(generator) for generator in kept]
+        try:
+            yield
+        finally:
+            for generator, state in zip(kept, states, strict=True):
+                stateful.load_state(generator, state)
 
     def dataset_states(self) -> dict[str, Any]:
         """Return the states of the generators that datasets have of their own."""

@@ -579,14 +579,15 @@ def test_best_checkpoint_holds_the_best_state_s1(tmp_path):
     # It was taken after this step was logged: going on from it repeats nothing.
     assert best["journal"]["latest"]["E"] == 0
     assert best["evaluations"]["evaluated_at"] == {"E": 4}
-    assert best["schedules"]["evaluations"] == {"E": 3}
+    assert best["schedules"]["evaluations"] == {"E": {"every": "1 epoch", "next_at": 3}}
 
 
 def test_last_checkpoint_holds_everything_that_going_on_needs_s2(tmp_path):
     outcome = run(tmp_path, epochs=2, best_metric="E", evaluations=evaluations(E=1.0))
     content = checkpoint.load(outcome.directory.last_checkpoint)
     assert content["clock"].keys() == {"iterations", "epochs", "seconds"}
-    assert content["loader"].keys() == {"batches", "length", "beginning", "samplers", "feed"}
+    expected = {"batches", "length", "ran_ahead", "beginning", "samplers", "feed"}
+    assert content["loader"].keys() == expected
     assert (content["loader"]["batches"], content["loader"]["beginning"]) == (0, None)
     assert content["rng"].keys() >= {"python", "torch", "numpy"}
     assert content["seed"] == 0
@@ -595,6 +596,8 @@ def test_last_checkpoint_holds_everything_that_going_on_needs_s2(tmp_path):
         "trainer",
         "has_started",
         "has_ended",
+        "failed_hook",
+        "reason",
         "clock",
         "schedules",
         "loader",
@@ -620,7 +623,7 @@ def test_checkpoint_within_an_epoch_knows_its_place_in_it_s2(tmp_path):
     assert loader["beginning"]["rng"].keys() >= {"python", "torch"}
     # The order of this epoch can be drawn again.
     drawn = torch.Generator()
-    drawn.set_state(loader["beginning"]["samplers"]["loader"]["generator"])
+    drawn.set_state(loader["beginning"]["samplers"]["loader"]["generators"]["generator"])
     again = DataLoader(points(10), 2, shuffle=True, generator=drawn)
     expected = torch.Generator().manual_seed(1)
     first = DataLoader(points(10), 2, shuffle=True, generator=expected)
@@ -698,10 +701,23 @@ def test_failure_between_steps_leaves_the_state_on_disk(tmp_path, where):
     [directory] = tmp_path.iterdir()
     kept = checkpoint.load(directory / "checkpoints/last.pt")
     assert kept["clock"]["iterations"] == 4
-    assert kept["schedules"]["evaluations"] == {"E": 4 if where == "on_end" else 2}
+    assert kept["schedules"]["evaluations"]["E"]["next_at"] == (4 if where == "on_end" else 2)
 
 
 def test_failure_to_store_the_state_does_not_cover_the_first_one(tmp_path, caplog):
+    def fail(evaluation):
+        if evaluation.trainer.iterations == 2:
+            raise RuntimeError("the first")
+        return 1.0
+
+    rehearsal = Rehearsal(tmp_path, epochs=2, evaluations=evaluations(E=fail))
+    (rehearsal.directory.last_checkpoint / "x").mkdir(parents=True)
+    with pytest.raises(RuntimeError, match="the first"):
+        rehearsal.run()
+    assert "cannot be written" in caplog.text
+
+
+def test_weights_that_a_failing_evaluation_has_changed_are_not_stored(tmp_path, caplog):
     def fail(evaluation):
         if evaluation.trainer.iterations == 2:
             evaluation.trainer.net.weight.fill_(math.nan)
@@ -710,7 +726,9 @@ def test_failure_to_store_the_state_does_not_cover_the_first_one(tmp_path, caplo
 
     with pytest.raises(RuntimeError, match="the first"):
         run(tmp_path, epochs=2, evaluations=evaluations(E=fail))
-    assert "The state is not stored: Training has diverged" in caplog.text
+    assert "The evaluation E has left its weights behind" in caplog.text
+    [directory] = tmp_path.iterdir()
+    assert list((directory / "checkpoints").iterdir()) == []
 
 
 def test_final_checkpoint_that_cannot_be_written_fails_the_run(tmp_path):
@@ -772,7 +790,8 @@ def test_stop_during_an_evaluation_cuts_it_short_and_leaves_it_due(tmp_path):
     assert (iterations(outcome, "A"), iterations(outcome, "B")) == ([0], [0])
     assert outcome.ending.was_stopped
     kept = checkpoint.load(outcome.directory.last_checkpoint)
-    assert kept["schedules"]["evaluations"] == {"A": 1, "B": 1}
+    schedules = kept["schedules"]["evaluations"]
+    assert {name: item["next_at"] for name, item in schedules.items()} == {"A": 1, "B": 1}
 
 
 def test_stop_during_the_last_evaluations_is_not_a_finished_run(tmp_path):

@@ -17,8 +17,8 @@ def test_state_holds_the_generators_of_a_loader_between_epochs_too():
     list(position.start_epoch(loader))
     position.end_epoch()
     state = position.state_dict(loader)
-    assert torch.equal(state["samplers"]["loader"]["generator"], own.get_state())
-    assert not torch.equal(state["samplers"]["loader"]["generator"], at_start)
+    assert torch.equal(state["samplers"]["loader"]["generators"]["generator"], own.get_state())
+    assert not torch.equal(state["samplers"]["loader"]["generators"]["generator"], at_start)
     assert state["beginning"] is None
 
 
@@ -26,7 +26,7 @@ def test_state_holds_the_generator_of_a_sampler():
     own = torch.Generator().manual_seed(3)
     loader = DataLoader(range(8), 2, sampler=RandomSampler(range(8), generator=own))
     state = Position(Clock(), loader, 0).state_dict(loader)
-    assert torch.equal(state["samplers"]["sampler"]["generator"], own.get_state())
+    assert torch.equal(state["samplers"]["sampler"]["generators"]["generator"], own.get_state())
 
 
 def test_epoch_of_another_length_cannot_be_continued():

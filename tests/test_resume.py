@@ -460,7 +460,7 @@ def test_time_limit_stops_a_run_in_time_and_it_goes_on(full_project, caplog):
     full_project.write("modules/models/line.py", text)
     stopped = train(time_limit="1 s")
     assert (stopped.exit_code, stopped.status) == (75, "preempted")
-    assert stopped.reason == "stopped by a signal (the time limit of 1 s)"
+    assert stopped.reason == "stopped by the time limit of 1 s"
     assert 0 < stopped.trainer.iterations < 15
     full_project.write("modules/models/line.py", TRAINER)
     jade.resume(stopped.directory, show_progress=False, time_limit="1 hour")
@@ -500,3 +500,271 @@ def test_run_that_starts_again_keeps_the_seed_that_it_drew(full_project, stopped
     again = train(seed=None, resume="auto")
     assert again.directory == directory
     assert again.config["seed"] == seed
+
+
+# What a fresh pair of eyes found
+
+
+class Cut:
+    """Stops a run in an evaluation at an iteration."""
+
+    LINE = (
+        "if os.environ.get('CUT') == str(self.trainer.iterations): self.trainer.loop.request_stop()"
+    )
+
+
+def cut_at(monkeypatch, iteration, **settings):
+    monkeypatch.setenv("CUT", str(iteration))
+    stopped = train(**settings)
+    monkeypatch.delenv("CUT")
+    assert stopped.exit_code == 75
+    return stopped.directory
+
+
+@pytest.fixture
+def cutting_project(full_project):
+    """A project whose last evaluation is cut short at will."""
+    text = EVALUATION.replace("import random\n", "import os\n    import random\n", 1)
+    text += f"""
+
+    class Cutting(Evaluation):
+        def evaluate(self):
+            {Cut.LINE}
+            return float(self.trainer.iterations)
+"""
+    full_project.write("modules/eval/errors.py", text)
+    full_project.write(
+        "eval.yml",
+        "Error: {class: SquaredError, evaluate_every: 3 iterations, params: {evaluate_on: train}}\n"
+        "Steps: {class: Cutting, evaluate_every: 3 iterations}\n"
+        "Late: {class: Cutting, evaluate_every: 100 epochs}\n",
+    )
+    return full_project
+
+
+def test_run_that_converged_is_at_its_end_also_after_a_resume(cutting_project, monkeypatch):
+    reference = train(stop_when="Steps >= 6")
+    assert reference.trainer.iterations == 6
+    directory = cut_at(monkeypatch, 6, stop_when="Steps >= 6")
+    finished = jade.resume(directory, show_progress=False)
+    assert finished.reason == "converged: Steps >= 6"
+    assert_same(directory, reference.directory)
+
+
+def test_run_that_ended_itself_is_at_its_end_also_after_a_resume(cutting_project, monkeypatch):
+    text = TRAINER.replace(
+        "self.seen += ", "self.iterations == 4 and self.end_training('enough'); self.seen += "
+    )
+    cutting_project.write("modules/models/line.py", text)
+    reference = train()
+    directory = cut_at(monkeypatch, 5)
+    finished = jade.resume(directory, show_progress=False)
+    assert (finished.reason, finished.trainer.iterations) == ("enough", 5)
+    assert_same(directory, reference.directory)
+
+
+def test_weights_that_an_evaluation_left_behind_are_not_stored(
+    cutting_project, monkeypatch, caplog
+):
+    path = cutting_project.root / "modules/eval/errors.py"
+    swapping = path.read_text().replace(
+        f"        {Cut.LINE}",
+        "        weight = self.trainer.extra.weight\n"
+        "        kept = weight.clone()\n"
+        "        weight.mul_(1000)\n"
+        f"        {Cut.LINE}\n"
+        "        weight.copy_(kept)",
+    )
+    path.write_text(swapping)
+    reference = train(backup_every="4 iterations")
+    directory = cut_at(monkeypatch, 9, backup_every="4 iterations")
+    assert "has left its weights behind: the checkpoint from before is left as it is" in caplog.text
+    assert load_left(RunDir(directory)).iteration == 8
+    jade.resume(directory, show_progress=False)
+    assert_same(directory, reference.directory)
+
+
+def test_what_was_measured_before_an_evaluation_failed_is_logged(cutting_project, monkeypatch):
+    path = cutting_project.root / "modules/eval/errors.py"
+    reference = train()
+    good = path.read_text()
+    path.write_text(good.replace("request_stop()", "no_such_method()"))
+    monkeypatch.setenv("CUT", "9")
+    with pytest.raises(AttributeError, match="no_such_method"):
+        train()
+    monkeypatch.delenv("CUT")
+    path.write_text(good)
+    [failed] = set(Path("experiments").iterdir()) - {reference.directory}
+    jade.resume(failed, show_progress=False)
+    assert_same(failed, reference.directory)
+
+
+@pytest.mark.parametrize("hook", ["on_epoch_end", "on_iteration_end"])
+def test_hook_that_failed_is_called_when_the_run_goes_on(full_project, hook):
+    hooked = TRAINER.replace("def on_epoch_end(self):", f"def {hook}(self):")
+    full_project.write("modules/models/line.py", hooked)
+    reference = train()
+    failing = hooked.replace(
+        "self.scheduler.step()",
+        "assert self.iterations != 10, 'my hook'\n            self.scheduler.step()",
+    )
+    full_project.write("modules/models/line.py", failing)
+    with pytest.raises(AssertionError, match="my hook"):
+        train()
+    full_project.write("modules/models/line.py", hooked)
+    [failed] = set(Path("experiments").iterdir()) - {reference.directory}
+    jade.resume(failed, show_progress=False)
+    assert_same(failed, reference.directory)
+
+
+OWN_GENERATOR = TRAINER.replace(
+    "shuffle=True, ", "shuffle=True, generator=torch.Generator().manual_seed(8), "
+).replace("persistent_workers=num_workers > 1,", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 2), (0, 0)])
+def test_loader_with_a_generator_goes_on_with_other_workers(
+    full_project, stopped_at, before, after
+):
+    full_project.write("modules/models/line.py", OWN_GENERATOR)
+    reference = train()
+    directory = stopped_at(8, overrides={"model.num_workers": before})
+    jade.resume(directory, overrides={"model.num_workers": after}, show_progress=False)
+    assert_same(directory, reference.directory)
+
+
+def test_sampler_with_a_generator_of_its_own_goes_on(full_project, stopped_at):
+    text = TRAINER.replace("shuffle=True, ", "sampler=Own(), ").replace(
+        "    class LineTrainer",
+        """    class Own:
+        def __init__(self):
+            self.rng = random.Random(5)
+
+        def __len__(self):
+            return 18
+
+        def __iter__(self):
+            return iter(self.rng.sample(range(18), 18))
+
+
+    class LineTrainer""",
+    )
+    full_project.write("modules/models/line.py", text)
+    reference = train()
+    for iteration in (7, 10):
+        directory = stopped_at(iteration)
+        jade.resume(directory, show_progress=False)
+        assert_same(directory, reference.directory)
+
+
+def test_dataset_that_draws_for_some_samples_only_goes_on(full_project, stopped_at):
+    text = DATA.replace("noise = torch.randn(2)", "noise = 0 if index > 8 else self.own.normal()")
+    text = text.replace(" * 0.1 + np.random.randn() * 0.1 + self.own.normal() * 0.1", "")
+    full_project.write("modules/data/points.py", text)
+    wrapped = TRAINER.replace(
+        "batch_size=4, shuffle=True", "batch_size=1, sampler=range(17, -1, -1)"
+    )
+    full_project.write("modules/models/line.py", wrapped)
+    reference = train(epochs=2)
+    directory = stopped_at(25, epochs=2)
+    jade.resume(directory, show_progress=False)
+    assert_same(directory, reference.directory)
+
+
+def test_schedule_that_is_changed_counts_from_now(full_project, stopped_at):
+    directory = stopped_at(9)
+    finished = jade.resume(
+        directory, overrides={"eval.Error.evaluate_every": "1 epoch"}, show_progress=False
+    )
+    measured = [int(row["iteration"]) for row in finished.history() if "Error" in row]
+    # What was cut short at 9 is not due any more.
+    assert measured == [0, 3, 6, 10, 15]
+
+
+def test_best_by_another_metric_begins_anew(full_project, stopped_at, caplog):
+    directory = stopped_at(9)
+    finished = jade.resume(directory, best_metric="Memory", best_mode="max", show_progress=False)
+    assert (
+        "The best Error (min) is not looked for any more; Memory (max) begins anew" in caplog.text
+    )
+    values = {row["Memory"] for row in finished.history() if "Memory" in row}
+    assert finished.best["value"] in values
+
+
+def test_weights_that_a_run_began_with_stay_its_own(full_project, stopped_at, caplog):
+    other = train(seed=3).directory / "checkpoints/last.pt"
+    directory = stopped_at(7, experiments_root="own")
+    started = train(experiments_root="own", resume="auto", load=str(other))
+    assert started.directory != directory
+    jade.resume(directory, load=str(other), show_progress=False)
+    assert "load: the run began with None, which stays so." in caplog.text
+    assert jade.load_run(directory).config["load"] is None
+
+
+def test_evaluation_that_draws_from_the_trainer_does_not_change_training(full_project):
+    reference = train()
+    text = EVALUATION.replace(
+        "weight = ", "torch.rand((), generator=self.trainer.generator)\n            weight = "
+    )
+    full_project.write("modules/eval/errors.py", text)
+    drawing = train()
+    assert_same(drawing.directory, reference.directory)
+
+
+def test_additional_epoch_is_a_whole_one_in_the_middle_of_an_epoch(full_project, stopped_at):
+    directory = stopped_at(9)
+    assert (
+        jade.resume(directory, additional="1 epoch", show_progress=False).trainer.iterations == 14
+    )
+
+
+def test_total_and_additional_exclude_each_other_in_python(full_project, stopped_at):
+    directory = stopped_at(9)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        jade.resume(directory, total=5, additional=1)
+
+
+@pytest.mark.parametrize("amount", ["2", "5 epochs"])
+def test_time_limit_is_a_time(full_project, amount):
+    with pytest.raises(ConfigError, match=rf"time_limit.*'{amount}' is no time"):
+        train(time_limit=amount)
+
+
+def test_damaged_checkpoint_never_takes_the_place_of_a_good_one(full_project):
+    finished = train(backup_every="4 iterations")
+    directory = RunDir(finished.directory)
+    directory.last_checkpoint.write_bytes(directory.last_checkpoint.read_bytes()[:-9])
+    load_left(directory)
+    assert not directory.last_checkpoint.exists()
+    assert (directory.checkpoints / "last.pt.damaged").exists()
+    assert checkpoint.load(directory.former_checkpoint)["clock"]["iterations"] == 12
+
+
+def test_directory_of_a_run_that_was_killed_before_it_began_is_taken_over(
+    full_project, monkeypatch
+):
+    monkeypatch.setenv("WANDB_RUN_ID", "abc")
+    Path("experiments/abc/checkpoints").mkdir(parents=True)
+    assert train(resume="auto").directory == Path("experiments/abc")
+    # The same id with another configuration is a mistake.
+    with pytest.raises(ConfigError, match="of another configuration"):
+        train(resume="auto", overrides={"model.lr": 0.7})
+
+
+def test_copy_of_the_code_that_was_lost_is_made_again(full_project, stopped_at):
+    directory = stopped_at(7)
+    shutil.rmtree(directory / "code")
+    jade.resume(directory, show_progress=False)
+    assert (directory / "code/modules/models/line.py").is_file()
+
+
+def test_hook_on_resume_is_called_after_the_state_was_loaded(full_project, stopped_at):
+    text = TRAINER + (
+        "\n        def on_resume(self):\n            import pathlib; pathlib.Path('resumed').write_text(str(self.seen))\n"
+    )
+    full_project.write("modules/models/line.py", text)
+    directory = stopped_at(7)
+    assert not Path("resumed").exists()
+    jade.resume(directory, show_progress=False)
+    assert Path("resumed").read_text() == str(18 + 8)

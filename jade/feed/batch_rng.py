@@ -27,6 +27,11 @@ class Stream:
         self._generator = generator
         self._salt = salt
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it belongs to a dataset."""
+        return bool(self._salt)
+
     def save(self) -> Any:
         """Return the state of the generator."""
         return stateful.state_of(self._generator)
@@ -103,7 +108,10 @@ class BatchRng:
             yield
             if self.used is None:
                 moved = [not _is_same(s.save(), at) for s, at in zip(streams, seeded, strict=True)]
-                self.used = [s.name for s, has in zip(streams, moved, strict=True) if has]
+                # A dataset with a generator of its own will use it sooner or later.
+                self.used = [
+                    s.name for s, has in zip(streams, moved, strict=True) if has or s.is_own
+                ]
         finally:
             for stream, state in zip(streams, before, strict=True):
                 stream.restore(state)
