@@ -54,6 +54,9 @@ def _keep(path: Path, former: Path) -> None:
         path.replace(former)
         return
     aside.replace(former)
+    # Where the former file is this very one, because a process was killed right here, renaming
+    # does nothing.
+    aside.unlink(missing_ok=True)
 
 
 def remove_asides(folder: Path) -> None:

@@ -627,7 +627,9 @@ def run_in_terminal(script, *arguments, **streams):
 
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    # From Python 3.12 on it warns of forks beside threads; here the fork is the point.
+    quiet = ["-W", "ignore::DeprecationWarning"]
+    command = [sys.executable, *quiet, "-c", textwrap.dedent(script), *arguments]
     streams = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
     # The environment as Python sees it: readline puts COLUMNS into the other one.
     with subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), **streams) as process:

@@ -205,3 +205,16 @@ def test_what_a_killed_process_had_begun_to_write_is_removed(tmp_path, begin):
     assert any(path.name.startswith(".") for path in tmp_path.rglob("*"))
     remove_asides(tmp_path)
     assert not any(path.name.startswith(".") for path in tmp_path.rglob("*"))
+
+
+def test_former_that_is_the_file_itself_after_a_kill_leaves_nothing_behind(tmp_path):
+    path, former = tmp_path / "last.pt", tmp_path / "former.pt"
+    path.write_bytes(b"old")
+    # So it is when a process was killed after the old file got its second name.
+    os.link(path, former)
+    with whole_file(path, former=former) as file:
+        file.write(b"new")
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {
+        "last.pt": b"new",
+        "former.pt": b"old",
+    }

@@ -18,7 +18,7 @@ from jade import checkpoint
 from jade.errors import CheckpointError
 
 MUST_HOLD = "training goes on, says it once, the next checkpoint succeeds, the old one is whole"
-NUM_CASES = 10
+NUM_CASES = 6
 DISK_BYTES = 4 << 20
 # Below the size of a checkpoint, above that of anything else.
 FILE_BYTES = 10_000
@@ -35,7 +35,7 @@ def run(bench: Bench) -> Verdict:
     """Fill a small disk if one may be mounted, and let no file grow in any case."""
     verdict = Verdict("disk full in a checkpoint", MUST_HOLD)
     kinds = {"a disk without room": 0, "a limit for the size of files": 0}
-    for number in range(bench.scaled(NUM_CASES) + 1):
+    for number in range(max(bench.scaled(NUM_CASES), len(kinds))):
         training = Training(bench.folder(f"disk {number}"))
         with _small_disk(training.root, wanted=number % 2 == 0) as is_mounted:
             problems = _try(training, _fill if is_mounted else _limit, bench)

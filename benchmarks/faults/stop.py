@@ -20,6 +20,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 # Other things may happen on this machine at the same time.
 NOISE_S = 2.0
 NUM_CHECKPOINTS = 20
+LATEST = 0.8
 # What a run says right before its first step.
 TRAINING = "run directory:"
 
@@ -92,7 +93,9 @@ def _send(attempt: Attempt, bench: Bench, times: _Times) -> bool:
         return False
     times.deaf.append(attempt.age)
     number = SIGNALS[len(times.deaf) % len(SIGNALS)]
-    if not attempt.wait_seconds(bench.random.uniform(attempt.age, bench.fresh_seconds)):
+    # A run that goes on takes less time than a whole one, so later instants would not be met.
+    latest = LATEST * bench.fresh_seconds
+    if not attempt.wait_seconds(bench.random.uniform(attempt.age, max(latest, attempt.age))):
         return False
     attempt.send(number, to_group=bench.random.random() < 0.5)
     attempt.started = time.monotonic()
