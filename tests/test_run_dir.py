@@ -55,7 +55,7 @@ def test_directory_is_named_by_a_given_id(tmp_path):
 
 
 def test_directory_of_a_given_id_that_exists_is_refused(tmp_path):
-    RunDir.create(tmp_path, "abc123")
+    RunDir.create(tmp_path, "abc123").config.touch()
     with pytest.raises(ConfigError, match=r"The run directory .*abc123 exists already"):
         RunDir.create(tmp_path, "abc123")
 
