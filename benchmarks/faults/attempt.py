@@ -1,5 +1,6 @@
 """One process that trains and that something happens to."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -34,6 +35,9 @@ class Attempt:
         self.pid = os.fork()
         if self.pid == 0:
             os._exit(_run(act, log, environ))
+        # The process does the same: whoever comes first, the group is there when it is signalled.
+        with contextlib.suppress(OSError):
+            os.setpgid(self.pid, self.pid)
 
     @property
     def age(self) -> float:
