@@ -90,6 +90,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
         seed_everything(seed)
         origin = Provenance(circumstances.command or sys.argv, seed).start()
         session = Session(resolved, seed, left or root, destinations, log)
+        del left
         stack.callback(session.release)
         watch.check()
         try:

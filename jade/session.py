@@ -136,6 +136,8 @@ class Session:
             if left.state is not None:
                 loop.resume(left.state, goes_beyond=left.goes_beyond)
             self.open(origin)
+            # What was loaded need not stay in memory as long as training takes.
+            self._place = Left(left.directory)
             self._has_begun = True
         return loop
 

@@ -179,6 +179,8 @@ class Verification:
             if len(verdict.interruptions) >= self._options.kills or not verdict.is_identical:
                 break
             self._interrupt_run(number)
+        if not verdict.interruptions:
+            raise TrainingError("No signal came in time, so nothing was verified: train longer.")
         return verdict
 
     # Without interruption
