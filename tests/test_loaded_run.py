@@ -313,7 +313,9 @@ def test_run_that_names_code_of_its_own_directory_is_refused(trained, setting, v
     config = trained() / "config.yml"
     assert setting in config.read_text()
     config.write_text(config.read_text().replace(setting, value.format(config.parent)))
-    with pytest.raises(ConfigError, match=r"belongs to the run, whose code is executed with trust"):
+    with pytest.raises(
+        ConfigError, match=r"belongs to the run, whose code is executed with load_run"
+    ):
         load_run(config.parent).trainer()
 
 
@@ -486,7 +488,7 @@ def test_trusted_run_may_name_any_class(foreign):
 def test_foreign_run_executes_no_command_among_parameters(foreign):
     nested = {"class": "torch.utils.data.ConcatDataset", "params": {"datasets": [foreign.command]}}
     problems = build_everything(load_run(foreign(data={"train": nested})))
-    assert "data.train.params.datasets.0.class: the run names 'subprocess.Popen'" in problems
+    assert "data.train.params.datasets.[0].class: the run names 'subprocess.Popen'" in problems
     assert not foreign.mark.exists()
 
 
