@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from jade.errors import ComponentError, closest, suggest
+from jade.fence import Fence
 from jade.user_modules import forget_edited, load_file, shown, syntax_problem
 
 logger = logging.getLogger(__name__)
@@ -45,16 +46,23 @@ class ClassIndex:
     Args:
         roots: The folders.
         folder: What paths of files are relative to.
+        fence: Keeps out what a configuration of somebody else must not name.
     """
 
-    def __init__(self, roots: Sequence[Path], folder: Path = Path()) -> None:
+    def __init__(
+        self, roots: Sequence[Path], folder: Path = Path(), fence: Fence | None = None
+    ) -> None:
         self.roots = [root.resolve() for root in roots]
         self.folder = folder
+        self.fence = fence
         self.places: dict[str, list[Place]] = {}
         self.broken: dict[Path, str] = {}
         # The files that were imported, in this order; they belong to the record of a run.
         self.used: list[Path] = []
         for root in self.roots:
+            # A folder that is on the path could replace any module that the project imports.
+            if fence:
+                fence.check_file(root)
             forget_edited(root)
             for path in _python_files(root):
                 self._index(path)
@@ -88,10 +96,12 @@ class ClassIndex:
         found = _find_in_libraries(name)
         if found is None:
             raise ComponentError(self._missing(name))
-        return found
+        return self._checked(found)
 
     def find_in_file(self, path: Path, class_name: str) -> type:
         """Import a file, and find a class in it."""
+        if self.fence:
+            self.fence.check_file(path)
         module = load_file(path, self.roots)
         resolved = path.resolve()
         if resolved not in self.used:
@@ -100,6 +110,11 @@ class ClassIndex:
         if not isinstance(found, type):
             hint = suggest(class_name, class_names(module))
             raise ComponentError(f"{shown(path)} has no class {class_name!r}.{hint}")
+        return self._checked(found)
+
+    def _checked(self, found: type) -> type:
+        if self.fence:
+            self.fence.check_class(found)
         return found
 
     def warn_of_broken(self) -> None:
@@ -122,7 +137,9 @@ class ClassIndex:
                 for candidate in (path.with_suffix(".py"), path / "__init__.py"):
                     if candidate.is_file():
                         return self.find_in_file(candidate, class_name)
-        return _find_in_package(module_name, class_name)
+        if self.fence:
+            self.fence.check_library(module_name, class_name)
+        return self._checked(_find_in_package(module_name, class_name))
 
     def _missing(self, name: str) -> str:
         suspects = [

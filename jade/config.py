@@ -8,6 +8,7 @@ from typing import Any
 
 from jade.envvars import expand_text, read_environment
 from jade.errors import ConfigError, VariableError
+from jade.fence import Fence
 from jade.file_tree import load_tree, merge_document
 from jade.origin import KeyPath, Origin
 from jade.overrides import Override, exists, find, join_key, leaves
@@ -30,6 +31,7 @@ class Configuration(Document):
     Attributes:
         folder: What the paths of files with code are relative to: the working directory, unless
             the configuration is of another place.
+        fence: Keeps out what a configuration of somebody else must not name; None for one's own.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Configuration(Document):
     environ: Mapping[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     folder: Path = Path()
+    fence: Fence | None = None
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""

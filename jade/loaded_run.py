@@ -13,6 +13,7 @@ from jade.code_copy import CodeCopy
 from jade.components import LazyComponents
 from jade.errors import CheckpointError, ConfigError, JadeError
 from jade.export import Exported, export_run
+from jade.fence import TRUST, Fence
 from jade.metrics_table import MetricsTable
 from jade.rebuild import Rebuilder, adopt_stored, ready
 from jade.run_dir import RunDir
@@ -37,7 +38,8 @@ def load_run(
         path_or_id: The directory of the run, or its id.
         root: Where runs are found by their ids: ``$EXPERIMENTS_ROOT``, else ``experiments``.
         trust_code: Whether classes come from the copy of the code that the run has kept, which is
-            then executed, instead of from the current files.
+            then executed, instead of from the working directory and the libraries of torch; and
+            whether the configuration may name any other class.
 
     Raises:
         ConfigError: There is no such run.
@@ -132,24 +134,26 @@ class LoadedRun:
     def _rebuilder(self) -> Rebuilder:
         sizes = self._provenance.get("samples") or {}
         if not self._trusts_code:
-            return Rebuilder(self.config, self._project, sizes=sizes, forbidden=self.directory)
+            return Rebuilder(self.config, Path(), sizes=sizes, fence=self._fence)
         if not self._run.code.is_dir():
             raise ConfigError(f"The run {self.run_id} has kept no code: {self._run.code} is gone.")
         config = self._code.translate(self.config)
         return Rebuilder(config, self._run.code, ModuleSet(self._run.code), sizes)
 
     @cached_property
-    def _project(self) -> Path:
-        """The folder that the run was started in, or one that has taken its place."""
-        named = [str(name) for name in self.config.get("modules") or ["modules"]]
-        arch_impl = str(self.config.get("arch_impl") or ".")
-        # Without a slash it may be the name of a file somewhere in modules.
-        named += [arch_impl] if "/" in arch_impl else []
-        recorded = self._provenance.get("directory") or "."
-        for folder in (Path(), Path(recorded), *self.directory.parents):
-            if all((folder / name).exists() for name in named):
-                return folder
-        return Path()
+    def _fence(self) -> Fence:
+        return Fence(Path.cwd(), self.directory.resolve(), self._advice())
+
+    def _advice(self) -> str:
+        """Say where the code of the run is, if nothing of it is in the working directory."""
+        started_in = str(self._provenance.get("directory") or "")
+        is_here = any(Path(name).is_file() for name in self._code.files())
+        if is_here or started_in in ("", str(Path.cwd())):
+            return ""
+        return (
+            f"Classes are looked for in {Path.cwd()}, but the run was started in {started_in}: "
+            f"change to the project's folder, or {TRUST} executes the code that the run has kept."
+        )
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -157,8 +161,8 @@ class LoadedRun:
         try:
             yield
         except Exception as error:
-            changes = [] if self._trusts_code else self._code.changes(self._project)
-            if not changes:
+            changes = [] if self._trusts_code else self._code.changes(Path())
+            if not changes or self._fence.advice:
                 raise
             self._raise_with_changes(error, changes)
 
@@ -169,7 +173,7 @@ class LoadedRun:
         raise kind(
             f"The run {self.run_id} does not fit the current code: {name}{error}\n"
             f"Not as they are in {shown(self._run.code)}:\n{listed}\n"
-            "load_run(..., trust_code=True) executes the files that are there instead."
+            f"{TRUST} executes the files that are there instead."
         ) from error
 
     def __repr__(self) -> str:

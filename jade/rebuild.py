@@ -15,11 +15,13 @@ from jade.assemble import Datasets, assemble
 from jade.components import LazyComponents
 from jade.config import Configuration
 from jade.envvars import exported, read_environment
+from jade.errors import ConfigError
+from jade.fence import Fence
 from jade.missing_dataset import MissingDataset
 from jade.resolve import resolve, resolve_one
 from jade.seeding import isolated_rng
 from jade.trainer import Trainer
-from jade.user_modules import ModuleSet, fenced
+from jade.user_modules import ModuleSet
 
 # The settings that decide what is built; others may not even make sense on this machine.
 DECISIVE = ("modules", "arch_impl", "stop_on_nan", "seed")
@@ -35,7 +37,7 @@ class Rebuilder:
         folder: Of the project, or of a copy of its code.
         modules: Keeps the classes of a copy apart from others; None for the current project.
         sizes: How many samples each dataset had, for what stands in for one that is not here.
-        forbidden: A folder of which no code is executed.
+        fence: Keeps out what the configuration must not name, if it is not trusted.
     """
 
     def __init__(
@@ -44,17 +46,17 @@ class Rebuilder:
         folder: Path,
         modules: ModuleSet | None = None,
         sizes: Mapping[str, int | None] | None = None,
-        forbidden: Path | None = None,
+        fence: Fence | None = None,
     ) -> None:
         values = {key: config[key] for key in DECISIVE if config.get(key) is not None}
         # Nothing is going to be trained, but a configuration has to say how long.
         values |= {"epochs": 0, "model": config["model"], "data": config.get("data") or {}}
         env_file = config.get("env_file")
-        known = env_file if isinstance(env_file, str) and Path(env_file).is_file() else None
-        environ = read_environment(os.environ, known)
-        self._configuration = Configuration(values=values, environ=environ, folder=folder)
+        environ = read_environment(os.environ, env_file if _is_usable(env_file, fence) else None)
+        self._configuration = Configuration(
+            values=values, environ=environ, folder=folder, fence=fence
+        )
         self._modules = modules
-        self._forbidden = forbidden
         self._sizes = dict(sizes or {})
         self._seed = int(config.get("seed") or 0)
 
@@ -78,14 +80,26 @@ class Rebuilder:
 
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[None]:
-        in_use = self._modules.in_use() if self._modules else fenced(self._problem_of)
-        with exported(self._configuration.environ), in_use:
+        in_use = self._modules.in_use() if self._modules else contextlib.nullcontext()
+        with exported(self._configuration.environ), in_use, self._advised():
             yield
 
-    def _problem_of(self, path: Path) -> str | None:
-        if self._forbidden is None or not path.is_relative_to(self._forbidden):
-            return None
-        return "it belongs to the run, whose code is executed with trust_code=True only"
+    @contextlib.contextmanager
+    def _advised(self) -> Iterator[None]:
+        fence = self._configuration.fence
+        try:
+            yield
+        except ConfigError as error:
+            if fence is None or not fence.advice:
+                raise
+            raise type(error)(f"{error}\n{fence.advice}") from error
+
+
+def _is_usable(env_file: Any, fence: Fence | None) -> bool:
+    """Tell whether variables come from a file: those for Python decide what workers execute."""
+    if not isinstance(env_file, str) or not Path(env_file).is_file():
+        return False
+    return fence is None or fence.allows_file(Path(env_file))
 
 
 def adopt_stored(trainer: Trainer, state: Mapping[str, Any]) -> None:

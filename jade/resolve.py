@@ -115,7 +115,7 @@ class _Resolver:
             if _is_early(override.path):
                 self._apply(override.path, override)
         folders = self._module_folders()
-        index = ClassIndex(folders, self._conf.folder)
+        index = ClassIndex(folders, self._conf.folder, self._conf.fence)
         self._apply_late_overrides(KnownKeys(self._values, index))
         settings = self._check_settings()
         self._check_sections()
@@ -147,7 +147,7 @@ class _Resolver:
         return resolved
 
     def resolve_one(self, path: KeyPath) -> Blueprint:
-        index = ClassIndex(self._module_folders(), self._conf.folder)
+        index = ClassIndex(self._module_folders(), self._conf.folder, self._conf.fence)
         checker = DescriptionChecker(self._conf, index, self._problems, self._fitter)
         blueprint = checker.check(path, find(self._values, path))
         if blueprint is None or self._problems:

@@ -4,13 +4,17 @@ import csv
 import json
 import random
 import shutil
+import subprocess
 import sys
 
 import pytest
 import torch
+import yaml
 
 import jade
+from jade.class_index import LIBRARIES
 from jade.errors import CheckpointError, ConfigError, MissingDataError
+from jade.fence import HARMLESS
 from jade.loaded_run import load_run
 
 
@@ -309,7 +313,9 @@ def test_run_that_names_code_of_its_own_directory_is_refused(trained, setting, v
     config = trained() / "config.yml"
     assert setting in config.read_text()
     config.write_text(config.read_text().replace(setting, value.format(config.parent)))
-    with pytest.raises(ConfigError, match=r"belongs to the run, whose code is executed with trust"):
+    with pytest.raises(
+        ConfigError, match=r"belongs to the run, whose code is executed with load_run"
+    ):
         load_run(config.parent).trainer()
 
 
@@ -386,7 +392,7 @@ def test_two_runs_with_different_files_beside_their_architectures_keep_their_own
         runs.append(trained(f"--arch_impl={outside}/small.py"))
     (outside / f"{beside}.py").write_text("FACTOR = 400\n")
     loaded = [load_run(directory, trust_code=True).trainer().net.factor for directory in runs]
-    assert [*loaded, load_run(runs[0]).trainer().net.factor] == [2, 30, 400]
+    assert loaded == [2, 30]
 
 
 def test_trusted_code_from_outside_the_project_is_found(project, trained, tmp_path):
@@ -406,12 +412,190 @@ def test_trusted_code_from_outside_the_project_is_found(project, trained, tmp_pa
     assert trainer.net.layer.weight.shape == (1, 2)
 
 
-def test_run_is_loaded_from_another_folder_with_the_code_of_its_project(
-    trained, monkeypatch, tmp_path
+@pytest.mark.parametrize(
+    "load", [lambda run: run.trainer(), lambda run: run.datasets["train"]], ids=["trainer", "data"]
+)
+def test_run_that_is_loaded_from_another_folder_says_where_its_project_is(
+    project, trained, monkeypatch, tmp_path, load
 ):
     directory = trained()
     monkeypatch.chdir(tmp_path)
-    assert load_run(directory).trainer().iterations == 6
+    with pytest.raises(ConfigError) as caught:
+        load(load_run(directory))
+    assert f"the run was started in {project.root}: change to" in str(caught.value)
+    assert "load_run(..., trust_code=True)" in str(caught.value)
+    assert load_run(directory, trust_code=True).trainer().iterations == 6
+
+
+def test_run_of_a_project_that_has_moved_is_loaded_from_its_new_folder(
+    project, trained, monkeypatch
+):
+    name = trained().name
+    moved = project.root.rename(project.root.parent / "moved")
+    monkeypatch.chdir(moved)
+    assert load_run(name).trainer().iterations == 6
+
+
+@pytest.fixture
+def foreign(project, trained):
+    """Change the configuration of a run as a stranger would; what it executes leaves a mark."""
+    directory = trained()
+    mark = project.root.parent / "executed"
+
+    def change(**sections):
+        path = directory / "config.yml"
+        values = yaml.safe_load(path.read_text())
+        for key, value in sections.items():
+            is_section = isinstance(value, dict) and key != "model"
+            values[key] = {**values[key], **value} if is_section else value
+        path.write_text(yaml.safe_dump(values))
+        return directory
+
+    change.mark = mark
+    change.directory = directory
+    change.code = f"open({str(mark)!r}, 'w').close()\n"
+    change.command = {"class": "subprocess.Popen", "params": {"args": ["touch", str(mark)]}}
+    return change
+
+
+def build_everything(run):
+    """Build all that a run describes, and return what was said against it."""
+    problems = []
+    for build in (lambda: run.datasets["train"], run.trainer):
+        try:
+            built = build()
+            if isinstance(built, subprocess.Popen):
+                built.wait()
+        except ConfigError as error:
+            problems.append(str(error))
+    return "\n".join(problems)
+
+
+def test_foreign_run_executes_no_command_as_a_dataset(foreign):
+    directory = foreign(data={"train": foreign.command})
+    problems = build_everything(load_run(directory))
+    assert "data.train.class: the run names 'subprocess.Popen'" in problems
+    assert "trust_code=True" in problems
+    assert not foreign.mark.exists()
+
+
+def test_trusted_run_may_name_any_class(foreign):
+    directory = foreign(data={"train": foreign.command})
+    load_run(directory, trust_code=True).datasets["train"].wait()
+    assert foreign.mark.exists()
+
+
+def test_foreign_run_executes_no_command_among_parameters(foreign):
+    nested = {"class": "torch.utils.data.ConcatDataset", "params": {"datasets": [foreign.command]}}
+    problems = build_everything(load_run(foreign(data={"train": nested})))
+    assert "data.train.params.datasets.[0].class: the run names 'subprocess.Popen'" in problems
+    assert not foreign.mark.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["modules/data/points.py:Popen", "modules.data.points.Popen", "torch.nn.__class__"]
+)
+def test_foreign_run_gets_no_class_that_allowed_code_has_only_imported(project, foreign, name):
+    text = (project.root / "modules/data/points.py").read_text()
+    project.write("modules/data/points.py", "from subprocess import Popen\n" + text)
+    directory = foreign(data={"train": {**foreign.command, "class": name}})
+    assert "data.train.class: the run names" in build_everything(load_run(directory))
+    assert not foreign.mark.exists()
+
+
+def test_foreign_run_gets_no_class_that_unpickles_files(foreign):
+    name = "torch.utils.data.datapipes.iter.RoutedDecoder"
+    directory = foreign(data={"train": {"class": name, "params": {"datapipe": []}}})
+    assert f"the run names {name!r}" in build_everything(load_run(directory))
+
+
+@pytest.mark.parametrize("place", ["beside the run", "beside the project", "anywhere"])
+def test_foreign_run_executes_no_modules_from_elsewhere(
+    project, foreign, tmp_path, monkeypatch, place
+):
+    root = tmp_path / "theirs"
+    shutil.copytree(project.root / "modules", root / "evilmods")
+    for path in (root / "evilmods").rglob("*.py"):
+        path.write_text(foreign.code + path.read_text())
+    named = {"anywhere": str(root / "evilmods"), "beside the project": "../theirs/evilmods"}
+    run = shutil.copytree(foreign(modules=[named.get(place, "evilmods")]), root / "run1")
+    assert build_everything(load_run(run))
+    monkeypatch.chdir(tmp_path)
+    assert build_everything(load_run(run))
+    assert not foreign.mark.exists()
+
+
+def test_foreign_run_executes_no_modules_that_were_unpacked_with_it_below_the_project(
+    project, foreign
+):
+    theirs = project.root / "theirs"
+    shutil.copytree(project.root / "modules", theirs / "evilmods")
+    for path in (theirs / "evilmods").rglob("*.py"):
+        path.write_text(foreign.code + path.read_text())
+    run = shutil.copytree(foreign(modules=["theirs/evilmods"]), theirs / "run1")
+    assert "belongs to the run" in build_everything(load_run(run))
+    assert not foreign.mark.exists()
+
+
+def test_foreign_run_puts_no_folder_on_the_path_of_the_project(project, foreign, tmp_path):
+    (tmp_path / "evil/mods").mkdir(parents=True)
+    (tmp_path / "evil/helper_of_points.py").write_text(foreign.code)
+    text = (project.root / "modules/data/points.py").read_text()
+    project.write(
+        "modules/data/points.py",
+        f"try:\n    import helper_of_points\nexcept ImportError:\n    pass\n{text}",
+    )
+    directory = foreign(modules=[str(tmp_path / "evil/mods"), "modules"])
+    assert "is not below the working directory" in build_everything(load_run(directory))
+    assert not foreign.mark.exists()
+
+
+@pytest.mark.parametrize("folder", ["{outside}", ".."])
+def test_foreign_run_executes_no_file_outside_the_project(project, foreign, folder):
+    outside = project.root.parent
+    (outside / "evil.py").write_text(f"{foreign.code}class X: pass\n")
+    name = f"{folder.format(outside=outside)}/evil.py:X"
+    problems = build_everything(load_run(foreign(data={"train": {"class": name}})))
+    assert "data.train.class: " in problems
+    assert "is not below the working directory" in problems
+    assert not foreign.mark.exists()
+
+
+def test_foreign_run_executes_no_architectures_outside_the_project(project, foreign):
+    outside = project.root.parent / "evil.py"
+    text = (project.root / "modules/architectures/small.py").read_text()
+    outside.write_text(foreign.code + text)
+    problems = build_everything(load_run(foreign(arch_impl=str(outside))))
+    assert "is not below the working directory" in problems
+    assert not foreign.mark.exists()
+
+
+def test_foreign_run_executes_no_installed_file_of_an_environment_in_the_project(project, foreign):
+    project.write(".venv/lib/site-packages/evil.py", f"{foreign.code}class X: pass\n")
+    name = ".venv/lib/site-packages/evil.py:X"
+    problems = build_everything(load_run(foreign(data={"train": {"class": name}})))
+    assert "is an installed file" in problems
+    assert not foreign.mark.exists()
+
+
+def test_foreign_run_sets_no_variables_by_a_file_of_its_own(foreign):
+    env_file = foreign.directory / "evil.env"
+    env_file.write_text("SIZE_OF_POINTS=7\n")
+    train = {"class": "Points", "params": {"n": "$SIZE_OF_POINTS"}}
+    directory = foreign(data={"train": train}, env_file=str(env_file))
+    with pytest.raises(jade.VariableError):
+        load_run(directory).datasets["train"]
+    assert len(load_run(directory, trust_code=True).datasets["train"]) == 7
+
+
+def test_foreign_run_may_name_classes_of_torch(foreign):
+    nested = {"class": "ConcatDataset", "params": {"datasets": [{"class": "Points"}]}}
+    directory = foreign(data={"train": nested})
+    assert len(load_run(directory).datasets["train"]) == 10
+
+
+def test_libraries_in_which_bare_names_are_found_are_harmless():
+    assert all(name.startswith(HARMLESS) for name in LIBRARIES)
 
 
 def test_metrics_are_a_table_of_what_was_logged(trained):
