@@ -1,7 +1,8 @@
 """Write and read checkpoints whole or not at all, and keep the last few."""
 
 import collections
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,7 +24,8 @@ NUMPY = "__numpy__"
 def storable(value: Any, where: str) -> Any:
     """Return a value as a checkpoint holds it, so that reading it back runs no code.
 
-    numpy's numbers become Python's, and its arrays what ``restored`` turns into arrays again.
+    numpy's numbers become Python's, and its arrays what ``restored`` turns into arrays again;
+    queues become lists, and kinds of mappings and tuples plain ones, until ``fit_to`` is asked.
 
     Raises:
         CheckpointError: Something in it can be neither stored nor read back.
@@ -32,7 +34,7 @@ def storable(value: Any, where: str) -> Any:
         return value.detach()
     if type(value) in PLAIN:
         return value
-    if isinstance(value, (Mapping, list, tuple, set)):
+    if isinstance(value, (Mapping, list, tuple, set, collections.deque)):
         return _storable_items(value, where)
     if isinstance(value, (bool, int, float, str)):
         # A subclass such as numpy's float64, or an enum with a value.
@@ -50,7 +52,7 @@ def _storable_items(value: Any, where: str) -> Any:
     if isinstance(value, set):
         return {storable(item, f"an item of {where}") for item in value}
     listed = [storable(item, f"{where}[{i}]") for i, item in enumerate(value)]
-    return listed if isinstance(value, list) else tuple(listed)
+    return tuple(listed) if isinstance(value, tuple) else listed
 
 
 def _storable_numpy(value: Any, where: str) -> Any:
@@ -66,8 +68,8 @@ def _refusal(value: Any, where: str) -> CheckpointError:
     kind = f"{type(value).__name__} of {value.dtype}" if hasattr(value, "dtype") else None
     return CheckpointError(
         f"{where} is a {kind or type(value).__name__}, which a checkpoint cannot hold. Store "
-        "numbers, texts, tensors, arrays, or lists, sets and mappings of them, or give the class "
-        "state_dict and load_state_dict."
+        "numbers, texts, tensors, arrays, or lists, queues, sets and mappings of them, or give the "
+        "class state_dict and load_state_dict."
     )
 
 
@@ -82,6 +84,67 @@ def restored(value: Any) -> Any:
         listed = [restored(item) for item in value]
         return listed if isinstance(value, list) else tuple(listed)
     return value
+
+
+def fit_to(old: Any, new: Any, where: str) -> Any:
+    """Return a restored value as the kind of the one that it replaces, and on its device.
+
+    What stands inside is fitted to its counterpart, as far as there is one.
+
+    Raises:
+        CheckpointError: The class of the old value cannot hold what was stored.
+    """
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+        return new.to(old.device)
+    try:
+        if isinstance(old, Mapping) and isinstance(new, dict):
+            return _fit_mapping(old, new, where)
+        if isinstance(old, (list, collections.deque)) and isinstance(new, list):
+            return _refill(old, _fit_items(old, new, where))
+        if isinstance(old, tuple) and isinstance(new, tuple):
+            # Named tuples take their items one by one, other tuples together.
+            make = getattr(type(old), "_make", type(old))
+            return make(_fit_items(old, new, where))
+        if isinstance(old, set) and isinstance(new, set):
+            return _refill(old, new)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{where} cannot become a {type(old).__name__} again: {error}"
+        ) from error
+    return new
+
+
+def _fit_mapping(old: Mapping[Any, Any], new: dict[Any, Any], where: str) -> Any:
+    items = {
+        key: fit_to(_counterpart(old, key, value), value, f"{where}[{key!r}]")
+        for key, value in new.items()
+    }
+    return _refill(old, items) if isinstance(old, MutableMapping) else items
+
+
+def _counterpart(old: Mapping[Any, Any], key: Any, value: Any) -> Any:
+    """Return what a mapping has under a key, or would make for it."""
+    makes = getattr(old, "default_factory", None)
+    # Only for what has parts to be fitted: the next number of a count would be lost.
+    if key not in old and callable(makes) and isinstance(value, (dict, list, tuple, set)):
+        return makes()
+    return old.get(key)
+
+
+def _fit_items(old: Iterable[Any], new: Iterable[Any], where: str) -> list[Any]:
+    counterparts = list(old)
+    return [
+        fit_to(counterparts[i] if i < len(counterparts) else None, item, f"{where}[{i}]")
+        for i, item in enumerate(new)
+    ]
+
+
+def _refill(old: Any, items: Any) -> Any:
+    """Return a copy of a collection, with all that its class knows besides, and other items."""
+    refilled = copy.copy(old)
+    refilled.clear()
+    (refilled.extend if isinstance(old, (list, collections.deque)) else refilled.update)(items)
+    return refilled
 
 
 def save(content: Mapping[str, Any], path: Path, former: Path | None = None) -> None:

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from jade import stateful
 from jade.batch import count, move, take
-from jade.checkpoint import restored, storable
+from jade.checkpoint import fit_to, restored, storable
 from jade.errors import ComponentError, ConfigError, TrainingError, suggest
 from jade.in_memory import TensorLoader
 from jade.media import KINDS, Media
@@ -73,7 +73,8 @@ class Evaluation:
                 stateful.load_state(generator, state["generators"][name])
         for name in self._stored:
             if name in state["stored"]:
-                setattr(self, name, restored(state["stored"][name]))
+                value = restored(state["stored"][name])
+                setattr(self, name, fit_to(getattr(self, name), value, f"{self.name}.{name}"))
         if state["own"] is not None:
             self.load_state_dict(state["own"])  # type: ignore[attr-defined]
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from jade import stateful
-from jade.checkpoint import restored, storable
+from jade.checkpoint import fit_to, restored, storable
 from jade.components import Architectures, ClassIndex, LazyComponents
 from jade.errors import CheckpointError, ComponentError, suggest
 from jade.in_memory import TensorLoader
@@ -223,7 +223,7 @@ class Trainer(nn.Module):
                 logger.warning("%s: %s; the checkpoint's is used.", name, difference)
             stateful.load_checked(name, found[name], value)
         for name, value in values.items():
-            setattr(self, name, _beside(getattr(self, name), restored(value)))
+            setattr(self, name, fit_to(getattr(self, name), restored(value), name))
         self._losses.load_state_dict(state["losses"])
         return problems
 
@@ -337,10 +337,3 @@ class Trainer(nn.Module):
                 f"{suggest(unit, known)}"
             )
         return float(value)
-
-
-def _beside(old: Any, new: Any) -> Any:
-    """Put a tensor on the device of the one that it replaces."""
-    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-        return new.to(old.device)
-    return new

@@ -3,9 +3,11 @@
 import collections
 import contextlib
 import enum
+import itertools
 import os
 import random
 import resource
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -84,6 +86,7 @@ def test_content_comes_back_as_it_was_s3(tmp_path, value):
         (Colour.RED, 3),
         (collections.OrderedDict(a=1), {"a": 1}),
         (torch.Size([2, 3]), (2, 3)),
+        (collections.deque([1], maxlen=2), [1]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -92,12 +95,109 @@ def test_numbers_and_mappings_become_plain_ones(tmp_path, value, stored):
     assert same(checkpoint.load(tmp_path / "a.pt")["value"], stored)
 
 
-@pytest.mark.parametrize("value", [object(), lambda: 0, collections.deque([1]), np.array(["a"])])
+@pytest.mark.parametrize("value", [object(), lambda: 0, iter([1]), np.array(["a"])])
 def test_content_that_cannot_be_held_is_refused_with_its_place(tmp_path, value):
     with pytest.raises(CheckpointError, match=r"checkpoint\['a'\]\[1\] is a .*cannot hold") as info:
         checkpoint.save({"a": [0, value]}, tmp_path / "a.pt")
     assert "state_dict" in str(info.value)
     assert list(tmp_path.iterdir()) == []
+
+
+class Pair(NamedTuple):
+    mean: object
+    count: int
+
+
+class Queue(list):
+    limit = 0
+
+
+def refit(tmp_path, old, value):
+    """Store a value, load it, and fit it to the one that stands in its place."""
+    checkpoint.save({"value": value}, tmp_path / "a.pt")
+    return checkpoint.fit_to(old, checkpoint.load(tmp_path / "a.pt")["value"], "it")
+
+
+@pytest.mark.parametrize(
+    ("old", "value"),
+    [
+        (collections.OrderedDict(), collections.OrderedDict(b=1, a=2)),
+        (collections.Counter(), collections.Counter("aab")),
+        (Pair(0.0, 0), Pair(1.5, 3)),
+        (torch.Size([]), torch.Size([2, 3])),
+        (Queue(), Queue([1, 2])),
+        ([Pair(0.0, 0)], [Pair(0.5, 1)]),
+        ({"a": collections.OrderedDict()}, {"a": collections.OrderedDict(b=1)}),
+        (Pair(collections.OrderedDict(), 0), Pair(collections.OrderedDict(b=1), 3)),
+    ],
+    ids=repr,
+)
+def test_value_becomes_again_what_it_was(tmp_path, old, value):
+    fitted = refit(tmp_path, old, value)
+    assert fitted == value
+    assert repr(fitted) == repr(value)
+    assert type(fitted) is type(value)
+
+
+def test_mapping_with_defaults_goes_on_making_them(tmp_path):
+    def make():
+        return collections.defaultdict(lambda: collections.defaultdict(int))
+
+    value = make()
+    value["a"]["b"] = 3
+    fitted = refit(tmp_path, make(), value)
+    fitted["a"]["b"] += 1
+    fitted["a"]["c"] += 1
+    fitted["d"]["e"] += 1
+    assert fitted == {"a": {"b": 4, "c": 1}, "d": {"e": 1}}
+
+
+def test_mapping_that_numbers_its_keys_goes_on_counting(tmp_path):
+    numbers = collections.defaultdict(itertools.count(2).__next__)
+    fitted = refit(tmp_path, numbers, {"a": 0, "b": 1})
+    assert fitted["c"] == 2
+
+
+def test_queue_keeps_its_length(tmp_path):
+    old = collections.deque(maxlen=2)
+    fitted = refit(tmp_path, old, collections.deque([1, 2], maxlen=2))
+    fitted.append(3)
+    assert fitted == collections.deque([2, 3])
+    assert list(old) == []
+
+
+def test_attributes_of_a_list_of_its_own_class_stay(tmp_path):
+    old = Queue([0])
+    old.limit = 5
+    assert refit(tmp_path, old, Queue([1, 2])).limit == 5
+
+
+def test_set_of_its_own_class_is_rebuilt(tmp_path):
+    class Names(set):
+        pass
+
+    fitted = refit(tmp_path, Names("a"), Names("bc"))
+    assert (type(fitted), fitted) == (Names, {"b", "c"})
+
+
+@pytest.mark.parametrize(("old", "value"), [(None, {"a": 1}), ([], (1,)), ({}, [1]), (1, "text")])
+def test_value_of_another_kind_replaces_what_was_there(tmp_path, old, value):
+    fitted = refit(tmp_path, old, value)
+    assert (type(fitted), fitted) == (type(value), value)
+
+
+def test_tensors_inside_go_to_the_devices_of_their_counterparts(tmp_path):
+    away = torch.ones(1, device="meta")
+    old = {"a": [away, torch.ones(1)], "b": Pair(away, 0)}
+    value = {"a": [torch.ones(1)] * 3, "b": Pair(torch.ones(1), 1)}
+    fitted = refit(tmp_path, old, value)
+    assert [tensor.device.type for tensor in fitted["a"]] == ["meta", "cpu", "cpu"]
+    assert fitted["b"].mean.device.type == "meta"
+
+
+def test_value_that_no_longer_fits_its_class_names_its_place(tmp_path):
+    with pytest.raises(CheckpointError, match=r"it\['a'\] cannot become a Pair again: Expected 2"):
+        refit(tmp_path, {"a": Pair(0.0, 0)}, {"a": (1.0, 2, 3)})
 
 
 def test_checkpoint_loads_with_torch_alone_and_without_running_code(tmp_path):

@@ -241,10 +241,29 @@ def test_attribute_to_store_that_does_not_exist_is_an_error_before_training(call
 
 def test_attribute_that_no_checkpoint_can_hold_is_an_error_before_training():
     trainer = build(Toy)
-    trainer.queue = collections.deque([1])
-    trainer.add_attribute_to_store("queue")
-    with pytest.raises(ComponentError, match=r"Toy.queue is a deque, which a checkpoint cannot"):
+    trainer.batches = iter([1])
+    trainer.add_attribute_to_store("batches")
+    with pytest.raises(ComponentError, match=r"Toy.batches is a list_iterator, which a checkpoint"):
         trainer.check_stored_attributes()
+
+
+def test_attribute_to_store_keeps_its_kind(tmp_path):
+    class Counting(Toy):
+        def initialize(self):
+            super().initialize()
+            self.seen = collections.defaultdict(int)
+            self.recent = collections.deque(maxlen=2)
+            self.add_attribute_to_store("seen")
+            self.add_attribute_to_store("recent")
+
+    trainer, other = build(Counting), build(Counting)
+    trainer.seen["a"] += 1
+    trainer.recent.extend([1, 2])
+    roundtrip(trainer, other, tmp_path)
+    other.seen["b"] += 1
+    other.recent.append(3)
+    assert other.seen == {"a": 1, "b": 1}
+    assert list(other.recent) == [2, 3]
 
 
 def test_parameters_that_would_be_lost_are_told(caplog):
