@@ -1,5 +1,6 @@
 """Define Evaluation and DatasetEvaluation: measurements of a trainer, taken on a schedule."""
 
+import logging
 import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,10 +13,12 @@ from torch.utils.data import DataLoader
 from jade import stateful
 from jade.batch import count, move, take
 from jade.checkpoint import fit_to, restored, storable
-from jade.errors import ComponentError, ConfigError, TrainingError, suggest
+from jade.errors import CheckpointError, ComponentError, ConfigError, TrainingError, suggest
 from jade.in_memory import TensorLoader
 from jade.media import KINDS, Media
 from jade.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 SCALAR_KINDS = ("scalar", "scalars")
 
@@ -26,7 +29,7 @@ class Evaluation:
     To write one: subclass, take parameters in ``initialize(...)``, and return what was measured
     from ``evaluate()``: a number, a mapping of numbers, a figure, text, ``jade.Media``, None, or
     ``{"type": "scalar", "value": ...}``. Gradients are off, modules are in eval mode, and random
-    generators are put back afterwards.
+    generators are put back afterwards. Networks that it trains itself are kept in checkpoints.
     """
 
     is_set_up_by_initialize = True
@@ -57,17 +60,39 @@ class Evaluation:
         if name not in self._stored:
             self._stored.append(name)
 
+    def check_stored_attributes(self) -> None:
+        """Refuse what could not be stored: training must not end in a missing checkpoint."""
+        for name in self._stored:
+            if not hasattr(self, name):
+                raise ComponentError(
+                    f"eval.{self.name}: {type(self).__name__} has no attribute {name!r} to store."
+                    f"{suggest(name, list(vars(self)))}"
+                )
+        try:
+            state = self.full_state()
+            storable(state["own"], f"{self.name}.state_dict()")
+            storable(state["stateful"], self.name)
+        except CheckpointError as error:
+            raise ComponentError(f"eval.{self.name}: {error}") from error
+
     def full_state(self) -> dict[str, Any]:
-        """Return what the next evaluation depends on: generators, stored attributes, own state."""
+        """Return what the next evaluation depends on: what it trains, draws from and keeps."""
         own = getattr(self, "state_dict", None)
         return {
             "generators": {n: stateful.state_of(item) for n, item in self._generators().items()},
+            "stateful": {n: stateful.state_of(item) for n, item in self._trained().items()},
             "stored": {n: storable(getattr(self, n), f"{self.name}.{n}") for n in self._stored},
             "own": own() if callable(own) else None,
         }
 
     def load_full_state(self, state: Mapping[str, Any]) -> None:
-        """Load what ``full_state`` returned."""
+        """Load what ``full_state`` returned.
+
+        Raises:
+            CheckpointError: A network or optimizer differs from the one that was stored.
+        """
+        # Older checkpoints have nothing of the kind.
+        self._load_trained(state.get("stateful", {}))
         for name, generator in self._generators().items():
             if name in state["generators"]:
                 stateful.load_state(generator, state["generators"][name])
@@ -80,8 +105,49 @@ class Evaluation:
 
     def _generators(self) -> dict[str, Any]:
         """Find the random generators among the attributes."""
-        own = {k: v for k, v in vars(self).items() if k not in ("trainer", "datasets")}
-        return dict(stateful.find_generators(own))
+        return dict(stateful.find_generators(self._own_attributes()))
+
+    def _own_attributes(self) -> dict[str, Any]:
+        others = (id(self.trainer), id(self.datasets))
+        return {name: value for name, value in vars(self).items() if id(value) not in others}
+
+    def _trained(self) -> dict[str, Any]:
+        """Find the networks that change in evaluations, and what changes with them."""
+        found = self._with_state()
+        # Without an optimizer, a network is a fixed measure, which may be large.
+        is_trained = any(isinstance(item, torch.optim.Optimizer) for item in found.values())
+        return found if is_trained else {}
+
+    def _with_state(self) -> dict[str, Any]:
+        """Find networks, optimizers and the like among the attributes, but not the trainer's."""
+        found = {
+            path: item
+            for name, value in self._own_attributes().items()
+            for path, item in stateful.find(name, value)
+            if not isinstance(item, stateful.GENERATORS) and not stateful.is_data(item)
+        }
+        held = self.trainer.held_ids() if found else set()
+        return {path: item for path, item in found.items() if id(item) not in held}
+
+    def _load_trained(self, states: Mapping[str, Any]) -> None:
+        own = self._with_state()
+        fitting = {path: state for path, state in states.items() if path in own}
+        misfits = {path: stateful.misfit(own[path], state) for path, state in fitting.items()}
+        problems = [f"{path} {misfit}" for path, misfit in misfits.items() if misfit is not None]
+        gone = [f"{path} is in the checkpoint only" for path in states if path not in own]
+        new = [f"{path} is not in the checkpoint" for path in self._trained() if path not in states]
+        if problems or (gone and new):
+            listed = "\n".join(f"  - {problem}" for problem in (*problems, *gone, *new))
+            raise CheckpointError(
+                f"The checkpoint does not fit the evaluation {self.name!r}:\n{listed}"
+            )
+        # Perhaps each evaluation makes its own, which is then as good.
+        for problem in gone:
+            logger.warning(
+                "%s: %s, and starts anew; make it in initialize to go on.", self.name, problem
+            )
+        for path, state in fitting.items():
+            stateful.load_checked(f"{self.name}.{path}", own[path], state)
 
     def require_trainer_method(self, name: str) -> Callable[..., Any]:
         """Return a method of the trainer, or say who needs which method of whom."""

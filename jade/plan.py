@@ -43,6 +43,8 @@ def make_plan(
     for name in OWN_NAMES:
         if name in evaluations:
             raise ComponentError(f"eval.{name}: the loop itself logs {name!r}; use another name.")
+    for evaluation in evaluations.values():
+        evaluation.check_stored_attributes()
     timetable.check(trainer._clock)
     for unit in timetable.custom_units():
         # What decides how long training goes on has to go on with it.

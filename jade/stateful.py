@@ -1,7 +1,8 @@
 """Find what keeps state of its own among attributes, and read and write that state."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ PARTNERS = (
     torch.amp.GradScaler,
     *GENERATORS,
 )
-# How far generators are looked for: in objects within objects, but not in data.
+# How far is looked for what is held by something else: in objects within objects, but not in data.
 MAX_OBJECTS = 1000
 SHORT = 64
 # What optimizers of torch keep for each parameter in its own shape.
@@ -42,14 +43,46 @@ def find_generators(value: Any) -> Iterator[tuple[str, Any]]:
 
     The nearest come first; what is far away in a large collection of objects is not looked at.
     """
+    closed = (torch.Tensor, nn.Module, np.ndarray, type)
+    return _search(
+        value, lambda item: isinstance(item, GENERATORS), lambda item: isinstance(item, closed)
+    )
+
+
+def find_held(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield everything with state that an object holds, also in objects within it, with paths.
+
+    Data is not looked at, nor is a module without parameters and buffers anything with state.
+    """
+    for path, item in _search(value, has_state, _is_closed):
+        if not isinstance(item, nn.Module) or item.state_dict():
+            yield path, item
+
+
+def is_data(value: Any) -> bool:
+    """Tell whether a value is a dataset, a loader or the like, and not a collection of parts."""
+    kind = type(value)
+    return (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")) and not isinstance(
+        value, (dict, list, tuple, torch.Tensor, nn.Module)
+    )
+
+
+def _is_closed(value: Any) -> bool:
+    return isinstance(value, (type, ModuleType)) or is_data(value)
+
+
+def _search(
+    value: Any, is_sought: Callable[[Any], bool], is_closed: Callable[[Any], bool]
+) -> Iterator[tuple[str, Any]]:
+    """Yield what is sought in an object and the objects within it, the nearest first."""
     seen: set[int] = set()
     level: list[tuple[str, Any]] = [("", value)]
     while level and len(seen) < MAX_OBJECTS:
         below = []
         for path, item in level:
-            if id(item) in seen or isinstance(item, (torch.Tensor, nn.Module, np.ndarray, type)):
+            if id(item) in seen or is_closed(item):
                 continue
-            if isinstance(item, GENERATORS):
+            if is_sought(item):
                 seen.add(id(item))
                 yield path, item
                 continue

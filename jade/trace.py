@@ -99,7 +99,8 @@ class Trace:
         found = {f"self.{path}": value for path, value in states.items()}
         for name, evaluation in self._evaluations.items():
             stored = {key: getattr(evaluation, key) for key in evaluation._stored}
-            for path, value in (evaluation._generators() | stored).items():
+            trained = _flatten(evaluation._trained())
+            for path, value in (evaluation._generators() | trained | stored).items():
                 found[f"eval.{name}.{path}"] = value
         return {k: v for path, value in found.items() for k, v in Digester().parts(path, value)}
 

@@ -18,6 +18,9 @@ from jade.schedule import Clock
 
 logger = logging.getLogger(__name__)
 
+# So many paths are enough to see what a warning is about.
+MAX_LISTED = 5
+
 _COUNTED = "The loop counts: remove the line of {name} that sets self.{counter}."
 
 
@@ -171,6 +174,7 @@ class Trainer(nn.Module):
                 number,
                 type(self).__name__,
             )
+        self._warn_of_hidden_state()
 
     def named_networks(self) -> dict[str, nn.Module]:
         """Return the modules among the attributes, also those in plain lists and mappings."""
@@ -181,6 +185,12 @@ class Trainer(nn.Module):
     def loose_modules(self) -> list[nn.Module]:
         """Return the modules in plain lists and mappings, which torch itself overlooks."""
         return [value for _, value in self._with_state() if isinstance(value, nn.Module)]
+
+    def held_ids(self) -> set[int]:
+        """Return the ids of all with state that the trainer itself knows, parts included."""
+        modules = [part for module in (self, *self.loose_modules()) for part in module.modules()]
+        parameters = (parameter for module in modules for parameter in module._parameters.values())
+        return {id(item) for item in (*modules, *parameters, *dict(self._with_state()).values())}
 
     def full_state(self) -> dict[str, Any]:
         """Return everything that training needs to go on: modules, optimizers, stored values."""
@@ -326,6 +336,25 @@ class Trainer(nn.Module):
         with_state = {path.partition("[")[0] for path in self._stateful()}
         named = (n for n in self._stored if n not in with_state and n not in self._excluded)
         return [name for name in named if not isinstance(getattr(self, name), nn.Module)]
+
+    def _warn_of_hidden_state(self) -> None:
+        """Tell what keeps state in objects of which checkpoints know nothing."""
+        held = self.held_ids()
+        for name, value in vars(self).items():
+            if name in self._own_names or name in (*self._excluded, "train_loader"):
+                continue
+            found = stateful.find_held({name: value})
+            paths = [path for path, item in found if id(item) not in held]
+            if paths:
+                listed = ", ".join(paths[:MAX_LISTED]) + (", ..." if paths[MAX_LISTED:] else "")
+                logger.warning(
+                    "Not in checkpoints, and lost when the run is resumed: %s. Make them "
+                    "attributes of %s, or give their class state_dict and load_state_dict, or "
+                    "call exclude_attribute_from_store(%r) if they never change.",
+                    listed,
+                    type(self).__name__,
+                    name,
+                )
 
     def _read_counter(self, unit: str) -> float:
         value = getattr(self, unit, None)

@@ -1,5 +1,7 @@
 """K9, K10, K11, T35: what evaluations return, and how means over datasets are taken."""
 
+import collections
+import copy
 import math
 
 import numpy as np
@@ -8,7 +10,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from toy import Toy, build
 
-from jade.errors import ComponentError, TrainingError
+from jade.errors import CheckpointError, ComponentError, TrainingError
 from jade.eval import DatasetEvaluation, Evaluation, read_outcome
 from jade.media import Media
 
@@ -64,6 +66,100 @@ def test_required_method_that_is_misspelt_is_suggested_k11():
 
 
 # Means over a dataset, K10
+
+
+# Its state
+
+
+class Probe(Evaluation):
+    """Trains a network of its own from one evaluation to the next."""
+
+    def initialize(self, width=1, name="probe"):
+        self.encoder = self.trainer.net
+        self.trainer_opt = self.trainer.opt
+        self.generator = torch.Generator()
+        setattr(self, name, torch.nn.Linear(2, width))
+        self.opt = torch.optim.SGD(getattr(self, name).parameters(), lr=0.1, momentum=0.9)
+
+    def evaluate(self):
+        with torch.enable_grad():
+            loss = self.probe(torch.ones(1, 2)).square().mean()
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+        return loss.item()
+
+
+class Measure(Evaluation):
+    def initialize(self):
+        self.features = torch.nn.Linear(2, 100)
+        self.encoder = self.trainer.net
+        self.trainer_opt = self.trainer.opt
+
+    def evaluate(self):
+        return 0.0
+
+
+def test_network_that_an_evaluation_trains_goes_on_from_its_state():
+    one, two = make(Probe), make(Probe)
+    one.evaluate()
+    two.load_full_state(copy.deepcopy(one.full_state()))
+    assert [two.evaluate() for _ in range(3)] == [one.evaluate() for _ in range(3)]
+
+
+def test_state_of_an_evaluation_leaves_out_what_the_trainer_keeps():
+    assert list(make(Probe).full_state()["stateful"]) == ["probe", "opt"]
+
+
+def test_network_that_an_evaluation_does_not_train_is_left_out():
+    assert make(Measure).full_state()["stateful"] == {}
+
+
+def test_state_of_an_evaluation_that_has_no_network_yet_is_loaded():
+    evaluation = make(Probe)
+    weight = evaluation.probe.weight.clone()
+    evaluation.load_full_state({"generators": {}, "stored": {}, "own": None})
+    assert torch.equal(evaluation.probe.weight, weight)
+
+
+def test_network_of_an_evaluation_that_has_another_shape_is_an_error():
+    told = r"does not fit the evaluation 'X':\n  - probe weight has the shape \(1, 2\) in the"
+    with pytest.raises(CheckpointError, match=told):
+        make(Probe, width=3).load_full_state(make(Probe).full_state())
+
+
+def test_network_of_an_evaluation_that_has_another_name_is_an_error():
+    with pytest.raises(CheckpointError) as info:
+        make(Probe, name="head").load_full_state(make(Probe).full_state())
+    assert "probe is in the checkpoint only" in str(info.value)
+    assert "head is not in the checkpoint" in str(info.value)
+
+
+def test_optimizer_that_is_not_made_yet_is_told_and_its_network_loaded(caplog):
+    one, two = make(Probe), make(Probe)
+    del two.opt
+    two.load_full_state(one.full_state())
+    assert "X: opt is in the checkpoint only, and starts anew" in caplog.text
+    assert torch.equal(two.probe.weight, one.probe.weight)
+
+
+def test_stored_attribute_of_an_evaluation_keeps_its_kind():
+    one, two = make(Bare), make(Bare)
+    for evaluation in (one, two):
+        evaluation.seen = collections.defaultdict(int)
+        evaluation.add_attribute_to_store("seen")
+    one.seen["a"] += 1
+    two.load_full_state(one.full_state())
+    two.seen["b"] += 1
+    assert two.seen == {"a": 1, "b": 1}
+
+
+def test_stored_attribute_of_an_evaluation_that_does_not_exist_is_an_error():
+    evaluation = make(Bare)
+    evaluation.values = []
+    evaluation.add_attribute_to_store("valeus")
+    with pytest.raises(ComponentError, match=r"eval.X: Bare has no .*'valeus'.*mean 'values'\?"):
+        evaluation.check_stored_attributes()
 
 
 class Mean(DatasetEvaluation):

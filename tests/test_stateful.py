@@ -1,11 +1,13 @@
 """S2: what keeps state is found wherever an attribute holds it."""
 
 import random
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from jade import stateful
 from jade.errors import CheckpointError
@@ -186,6 +188,30 @@ def test_generators_are_found_in_objects_within_objects_once():
     found = dict(stateful.find_generators(outer))
     assert list(found) == ["own", "steps.0.rng", "steps.1.k"]
     assert found["own"] is shared
+
+
+def test_state_is_found_in_objects_within_objects():
+    inner = Holder(opt=torch.optim.SGD([parameter()]), own=Average(), name="text")
+    outer = Holder(agents=[inner], net=nn.Linear(1, 1), weights=parameter(), again=inner)
+    found = [path for path, _ in stateful.find_held({"a": outer})]
+    assert found == ["a.net", "a.weights", "a.again.opt", "a.again.own"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        nn.MSELoss(),
+        nn.Linear,
+        torch,
+        torch.zeros(2),
+        TensorDataset(parameter()),
+        DataLoader([nn.Linear(1, 1)]),
+        MappingProxyType({"net": nn.Linear(1, 1)}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_state_is_not_looked_for_in_data_and_libraries(value):
+    assert list(stateful.find_held({"a": Holder(value=value)})) == []
 
 
 def test_generators_are_not_looked_for_in_data():

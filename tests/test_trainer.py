@@ -280,6 +280,61 @@ def test_parameters_that_would_be_lost_are_told(caplog):
     assert "agent_opt trains 2 parameters that are not in checkpoints" in caplog.text
 
 
+class Plain:
+    """Holds what it is given, and says nothing about its state."""
+
+    def __init__(self, **parts):
+        vars(self).update(parts)
+
+
+def make_agent():
+    net = nn.Linear(1, 1)
+    return Plain(net=net, opt=torch.optim.SGD(net.parameters()))
+
+
+def test_state_in_a_plain_object_is_told_with_its_paths(caplog):
+    trainer = build(Toy)
+    trainer.agent = make_agent()
+    trainer.check_stored_attributes()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert (
+        "Not in checkpoints, and lost when the run is resumed: agent.net, agent.opt." in caplog.text
+    )
+    assert "attributes of Toy, or give their class state_dict and load_state_dict" in caplog.text
+
+
+def test_state_in_many_plain_objects_is_told_in_one_line(caplog):
+    trainer = build(Toy)
+    trainer.agents = [make_agent() for _ in range(10)]
+    trainer.check_stored_attributes()
+    assert (
+        "agents.0.net, agents.0.opt, agents.1.net, agents.1.opt, agents.2.net, ..." in caplog.text
+    )
+    assert len(caplog.records) == 1
+
+
+def test_state_in_a_plain_object_that_is_left_out_is_not_told(caplog):
+    trainer = build(Toy)
+    trainer.agent = make_agent()
+    trainer.exclude_attribute_from_store("agent")
+    trainer.check_stored_attributes()
+    assert caplog.text == ""
+
+
+def test_state_that_the_trainer_holds_itself_may_be_in_plain_objects_too(rich, caplog):
+    rich.helper = Plain(
+        trainer=rich,
+        net=rich.net,
+        weights=list(rich.net.parameters()),
+        opt=rich.opt,
+        data=rich.datasets,
+        loader=rich.train_loader,
+        criterion=nn.MSELoss(),
+    )
+    rich.check_stored_attributes()
+    assert caplog.text == ""
+
+
 def test_parameters_that_are_all_held_give_no_warning(rich, caplog):
     rich.check_stored_attributes()
     assert caplog.text == ""
