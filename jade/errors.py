@@ -9,6 +9,7 @@
      |    |    +-- MissingDataError  a dataset that is not on this machine is read
      |    +-- DeviceError     the device is unknown or not available
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
+     |    +-- MisfitError     exit code 2: it does not fit the code or configuration
      +-- RunInUseError      exit code 1: another process owns the run directory
      +-- TrainingError      exit code 1: training cannot go on
           +-- NonFiniteLossError  a loss item became NaN or infinite
@@ -47,6 +48,10 @@ class DeviceError(ConfigError):
 
 class CheckpointError(JadeError):
     """A checkpoint cannot be written or read."""
+
+
+class MisfitError(CheckpointError, ConfigError):
+    """A checkpoint does not fit the code or configuration; nothing was changed."""
 
 
 class RunInUseError(JadeError):

@@ -46,11 +46,13 @@ class Left:
     Attributes:
         directory: Where it is.
         state: What its newest good checkpoint holds; None if it has none, so that it starts again.
+        source: The file of that checkpoint.
         goes_beyond: Whether to train on although there was a reason to end.
     """
 
     directory: RunDir
     state: Mapping[str, Any] | None = None
+    source: Path | None = None
     goes_beyond: bool = False
 
     @property
@@ -89,11 +91,10 @@ def load_left(directory: RunDir) -> Left:
             logger.warning("%s The one before it is tried.", error)
             damaged.append(path)
             continue
-        logger.info("resumed from %s, iteration %d", path, state["clock"]["iterations"])
         for broken in damaged:
             # It must not take the place of a good one when the next is written.
             broken.replace(broken.with_name(broken.name + DAMAGED))
-        return Left(directory, state)
+        return Left(directory, state, path)
     if paths:
         raise CheckpointError(
             f"All {len(paths)} checkpoints in {directory.checkpoints} are damaged: nothing is left "

@@ -9,7 +9,7 @@ from typing import Any
 
 from jade.alarm import Alarm
 from jade.batch import move
-from jade.errors import CheckpointError, NonFiniteLossError, TrainingError, suggest
+from jade.errors import MisfitError, NonFiniteLossError, TrainingError, suggest
 from jade.evaluator import Evaluator
 from jade.journal import Journal
 from jade.keeper import Keeper
@@ -128,6 +128,9 @@ class TrainingLoop:
         self._load(state)
         if not goes_beyond:
             self._reason = state["reason"]
+        elif self._rules.best is not None:
+            # Who wants more of it has patience again.
+            self._rules.best.num_without_improvement = 0
         self._trainer.on_resume()
         self._is_resumed = True
 
@@ -410,7 +413,7 @@ class TrainingLoop:
         trainer, clock = self._trainer, self._clock
         kind, own = state["trainer"]["class"], type(trainer).__name__
         if kind != own:
-            raise CheckpointError(f"The run was trained by {kind}, not by {own}.")
+            raise MisfitError(f"The run was trained by {kind}, not by {own}.")
         trainer.load_full_state(state["trainer"])
         clock.iterations, clock.epochs = state["clock"]["iterations"], state["clock"]["epochs"]
         clock.seconds = state["clock"]["seconds"]

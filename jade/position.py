@@ -7,7 +7,7 @@ import torch
 
 from jade import stateful
 from jade.components import size_of
-from jade.errors import CheckpointError
+from jade.errors import MisfitError
 from jade.feed import Feed, make_feed
 from jade.schedule import Clock
 from jade.seeding import rng_state, set_rng_state
@@ -80,7 +80,7 @@ class Position:
         """Go on from where ``state_dict`` was taken; the clock has been set already."""
         length = size_of(loader)
         if state["batches"] and length != state["length"]:
-            raise CheckpointError(
+            raise MisfitError(
                 f"The epoch cannot be continued: the train_loader had {state['length']} batches "
                 f"per epoch and has {length} now. Is it the same data, in batches of the same size?"
             )

@@ -117,6 +117,8 @@ class Record:
     @classmethod
     def reopen(cls, directory: RunDir, constant: Mapping[str, Any]) -> "Record":
         """Enter the directory of a run that is continued."""
+        for folder in (directory.checkpoints, directory.evaluations):
+            folder.mkdir(exist_ok=True)
         former = read_json(directory.status_file) or {"attempts": 0}
         return cls(directory, constant, former)
 

@@ -7,8 +7,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -140,7 +141,10 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     remove_asides(directory.root)
     for change in find_changes(directory):
         logger.warning("Since the run was started, %s.", change)
-    return load_left(directory)
+    left = load_left(directory)
+    if left.iteration > 0 and not directory.metrics.is_file():
+        logger.warning("%s is gone: what was logged until now is lost.", directory.metrics)
+    return left
 
 
 def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:
@@ -160,19 +164,16 @@ def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:
 def _adapt(resolved: Resolved, left: Left, additional: str | None) -> Left:
     """Let the configuration say what the rest of the run is."""
     known = load_config(left.directory)
-    status = read_json(left.directory.status_file)
-    goes_beyond = False
+    is_finished = read_json(left.directory.status_file).get("status") == FINISHED
+    if is_finished and additional is None:
+        _require_more_to_do(resolved, left, known)
+    if is_finished and left.state is None:
+        raise ConfigError(
+            f"{left.directory.run_id} is finished, but its checkpoints are gone: there is nothing "
+            "to go on from. Start it again with jade train."
+        )
     if additional is not None:
         resolved.change(**as_limits(left.total(additional)))
-        goes_beyond = True
-    elif status.get("status") == FINISHED:
-        is_as_long = all(known.get(key) == resolved.values[key] for key in ("epochs", "train_for"))
-        if is_as_long or not _has_more_to_do(resolved, left):
-            raise ConfigError(
-                f"{left.directory.run_id} is finished: {status.get('reason')}. To train on, say "
-                "how long: --total '20 epochs' in all, or --additional '10 epochs'."
-            )
-        goes_beyond = True
     seed = known.get("seed")
     if resolved.settings.seed not in (None, -1, seed):
         logger.warning("seed: the run has %s, %s is not used.", seed, resolved.settings.seed)
@@ -183,7 +184,22 @@ def _adapt(resolved: Resolved, left: Left, additional: str | None) -> Left:
     if left.state is not None:
         # The weights that it began with are in its past.
         resolved.settings_only(load=None)
-    return dataclasses.replace(left, goes_beyond=goes_beyond)
+    return dataclasses.replace(left, goes_beyond=is_finished or additional is not None)
+
+
+def _require_more_to_do(resolved: Resolved, left: Left, known: Mapping[str, Any]) -> None:
+    """Refuse to continue a finished run, unless it is to become longer."""
+    reason = read_json(left.directory.status_file).get("reason")
+    if all(known.get(key) == resolved.values[key] for key in ("epochs", "train_for")):
+        raise ConfigError(
+            f"{left.directory.run_id} is finished: {reason}. To train on, say how long: "
+            "--total '20 epochs' in all, or --additional '10 epochs'."
+        )
+    if not _has_more_to_do(resolved, left):
+        raise ConfigError(
+            f"{left.directory.run_id} is finished, and has trained that long already: {reason}. "
+            "--additional '10 epochs' adds to that."
+        )
 
 
 def _has_more_to_do(resolved: Resolved, left: Left) -> bool:

@@ -99,7 +99,7 @@ def find_runs(root: Path) -> list[RunSummary]:
 
 
 def find_run(wanted: str | Path, root: Path | None = None) -> RunSummary:
-    """Find the run that a directory, an id, the beginning of an id, or "last" means.
+    """Find the run that a directory, an id, the beginning of one, a name, or "last" means.
 
     Raises:
         ConfigError: There is no such run, or there are several.
@@ -113,9 +113,11 @@ def find_run(wanted: str | Path, root: Path | None = None) -> RunSummary:
     runs = find_runs(root)
     if text == NEWEST and runs:
         return runs[0]
-    matches = [run for run in runs if run.id == text] or [
-        run for run in runs if run.id.startswith(text)
-    ]
+    matches = (
+        [run for run in runs if run.id == text]
+        or [run for run in runs if run.id.startswith(text)]
+        or [run for run in runs if run.name == text]
+    )
     if len(matches) == 1:
         return matches[0]
     raise ConfigError(_ambiguous(text, matches) if matches else _missing(text, root, runs))

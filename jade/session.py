@@ -15,6 +15,7 @@ from jade.lock import RunLock
 from jade.loggers.base import LoggerGroup, RunInfo
 from jade.loop import Ending, TrainingLoop
 from jade.plan import Plan, make_plan
+from jade.progress import Snapshot
 from jade.provenance import Provenance
 from jade.record import Record, RunLog
 from jade.resolve import Resolved
@@ -52,6 +53,7 @@ class Session:
         self._log = log
         self._record: Record | None = None
         self._lock: RunLock | None = None
+        self._loop: TrainingLoop | None = None
         self._trainer: Trainer | None = None
         self._dataset_sizes: dict[str, int | None] = {}
         self._has_begun = False
@@ -131,11 +133,13 @@ class Session:
             self._has_begun = True
         directory = self._opened.directory if left is None else left.directory
         loop = TrainingLoop(plan, directory, self._loggers, shields_rng=shields_rng)
+        self._loop = loop
         if left is not None:
             # First of all: what does not fit must leave the run as it is.
             if left.state is not None:
                 loop.resume(left.state, goes_beyond=left.goes_beyond)
             self.open(origin)
+            logger.info("resumed from %s, iteration %d", left.source or "nothing", left.iteration)
             # What was loaded need not stay in memory as long as training takes.
             self._place = Left(left.directory)
             self._has_begun = True
@@ -145,13 +149,7 @@ class Session:
         """Write down how far training is, for whoever looks at the run from outside."""
         snapshot = loop.snapshot()
         self._opened.write_status(
-            RUNNING,
-            iterations=snapshot.iteration,
-            epochs=snapshot.epoch,
-            fraction=snapshot.fraction,
-            total_epochs=snapshot.total_epochs,
-            phase=snapshot.phase,
-            **loop.standing(),
+            RUNNING, phase=snapshot.phase, **_progress(snapshot), **loop.standing()
         )
 
     def finish(self, assembled: Assembled, ending: Ending, watch: SignalWatch) -> FinishedRun:
@@ -218,7 +216,11 @@ class Session:
     def _close(self, status: str, reason: str, exit_code: int, **standing: Any) -> None:
         """Finish the loggers, then write the status: what it says has happened."""
         self._loggers.finish(exit_code)
-        counters = _counters(self._trainer) if self._trainer is not None else {}
+        counters: Mapping[str, Any] = {}
+        if self._loop is not None:
+            counters = _progress(self._loop.snapshot())
+        elif self._trainer is not None:
+            counters = _counters(self._trainer)
         details = {"reason": reason, "exit_code": exit_code, **counters, **standing}
         self._put_on_record("status", lambda record: record.write_status(status, **details))
 
@@ -235,6 +237,15 @@ class Session:
         if self._record is None:
             raise AssertionError("the run has no directory yet")
         return self._record
+
+
+def _progress(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "iterations": snapshot.iteration,
+        "epochs": snapshot.epoch,
+        "fraction": snapshot.fraction,
+        "total_epochs": snapshot.total_epochs,
+    }
 
 
 def _counters(trainer: Trainer) -> dict[str, int]:

@@ -11,7 +11,7 @@ from torch import nn
 from jade import stateful
 from jade.checkpoint import fit_to, restored, storable
 from jade.components import Architectures, ClassIndex, LazyComponents
-from jade.errors import CheckpointError, ComponentError, suggest
+from jade.errors import CheckpointError, ComponentError, MisfitError, suggest
 from jade.in_memory import TensorLoader
 from jade.loss_window import LossWindow
 from jade.schedule import Clock
@@ -297,10 +297,10 @@ class Trainer(nn.Module):
             stateful.load_weights(path, own[path], weights)
         return problems
 
-    def _misfit(self, state: Mapping[str, Any], problems: list[str]) -> CheckpointError:
+    def _misfit(self, state: Mapping[str, Any], problems: list[str]) -> MisfitError:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         origin = f"The checkpoint of {state.get('class')}"
-        return CheckpointError(f"{origin} does not fit {type(self).__name__}:\n{listed}")
+        return MisfitError(f"{origin} does not fit {type(self).__name__}:\n{listed}")
 
     def _fitting(
         self, stored: Mapping[str, Any], own: Mapping[str, Any]

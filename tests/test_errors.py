@@ -10,7 +10,7 @@ def test_every_error_is_a_jade_error():
     ]
     classes = [item for item in own if isinstance(item, type)]
 
-    assert len(classes) == 10
+    assert len(classes) == 11
     assert all(issubclass(item, errors.JadeError) for item in classes)
 
 
@@ -22,6 +22,7 @@ def test_every_error_is_a_jade_error():
         (errors.ComponentError, 2),
         (errors.DeviceError, 2),
         (errors.CheckpointError, 1),
+        (errors.MisfitError, 2),
         (errors.TrainingError, 1),
         (errors.NonFiniteLossError, 1),
     ],

@@ -480,7 +480,7 @@ def test_run_that_has_converged_is_finished_although_it_had_time_left(full_proje
     assert finished.trainer.epochs < 50
     with pytest.raises(ConfigError, match="is finished: converged"):
         jade.resume(finished.directory)
-    with pytest.raises(ConfigError, match="is finished: converged"):
+    with pytest.raises(ConfigError, match="has trained that long already: converged"):
         jade.resume(finished.directory, total=0)
 
 
@@ -768,3 +768,52 @@ def test_hook_on_resume_is_called_after_the_state_was_loaded(full_project, stopp
     assert not Path("resumed").exists()
     jade.resume(directory, show_progress=False)
     assert Path("resumed").read_text() == str(18 + 8)
+
+
+def test_finished_run_without_checkpoints_is_left_as_it_is(full_project):
+    finished = train()
+    shutil.rmtree(finished.directory / "checkpoints")
+    before = {p: p.read_bytes() for p in finished.directory.rglob("*") if p.is_file()}
+    with pytest.raises(ConfigError, match="its checkpoints are gone"):
+        jade.resume(finished.directory, additional="5 iterations")
+    assert {p: p.read_bytes() for p in finished.directory.rglob("*") if p.is_file()} == before
+
+
+def test_folder_of_checkpoints_that_is_gone_is_made_again(full_project, stopped_at):
+    reference = train()
+    directory = stopped_at(2)
+    shutil.rmtree(directory / "checkpoints")
+    jade.resume(directory, show_progress=False)
+    assert_same(directory, reference.directory)
+
+
+def test_patience_begins_anew_for_who_wants_more(full_project):
+    settings = {"best_metric": "Error", "best_mode": "max", "patience": 1}
+    finished = train(epochs=9, **settings)
+    assert "no improvement" in finished.reason
+    more = jade.resume(finished.directory, additional="1 iteration", show_progress=False)
+    assert more.trainer.iterations == finished.trainer.iterations + 1
+
+
+def test_log_that_is_gone_is_missed(full_project, stopped_at, caplog):
+    directory = stopped_at(7)
+    (directory / "metrics.csv").unlink()
+    jade.resume(directory, show_progress=False)
+    assert "metrics.csv is gone: what was logged until now is lost" in caplog.text
+
+
+def test_progress_of_a_run_that_was_stopped_is_on_record(full_project, stopped_at):
+    status = RunDir(stopped_at(7)).read_status()
+    assert status["fraction"] == pytest.approx(7 / 15)
+    assert (status["iterations"], status["total_epochs"]) == (7, 3)
+
+
+def test_flag_that_is_misspelt_is_suggested(full_project, stopped_at, capsys):
+    directory = stopped_at(7)
+    assert main(["resume", str(directory), "--totl", "20 epochs"]) == 2
+    assert "Did you mean --total?" in capsys.readouterr().err
+
+
+def test_run_is_found_by_its_name(full_project, stopped_at):
+    directory = stopped_at(7, run_name="mine")
+    assert jade.resume("mine", show_progress=False).directory == directory.resolve()

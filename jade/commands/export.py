@@ -44,6 +44,6 @@ def main(tokens: list[str], program: str) -> int:
     print(
         f"{exported.path}: {exported.checkpoint} checkpoint of run {exported.run_id}, iteration "
         f"{exported.iteration}, {exported.num_sources} source files, "
-        f"{exported.path.stat().st_size / 1e6:.1f} MB"
+        f"{exported.path.stat().st_size / 1e6:.2g} MB"
     )
     return 0

@@ -9,7 +9,8 @@ from jade.command_line import add_settings, collect_overrides
 from jade.commands import COMMANDS
 from jade.commands.base import importing_for_good, load_configuration, make_parser, parse
 from jade.commands.outcome import show
-from jade.errors import ConfigError
+from jade.errors import ConfigError, closest
+from jade.settings import FIELDS
 from jade.signals import SignalWatch
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration
     from jade.saved_runs import read_json
     from jade.schedule import parse_amount
 
+    for token in rest:
+        name = token.lstrip("-").partition("=")[0].replace("-", "_")
+        meant = closest(name, (*FIELDS, "total", "additional"), likeness=0.7)
+        if token.startswith("--") and "." not in name and meant in ("total", "additional"):
+            raise ConfigError(f"There is no flag --{name}. Did you mean --{meant}?")
     if namespace.total is not None and namespace.additional is not None:
         raise ConfigError("--total and --additional exclude each other.")
     if namespace.additional is not None:
