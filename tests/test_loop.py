@@ -280,6 +280,23 @@ def test_names_of_the_loop_itself_are_refused(tmp_path, name):
     assert not (tmp_path / "other").exists()
 
 
+def test_evaluation_that_no_checkpoint_can_hold_is_refused_before_anything_is_written(tmp_path):
+    class Own(Constant):
+        def state_dict(self):
+            return {"stream": iter([1])}
+
+    class Named(Constant):
+        def initialize(self):
+            super().initialize()
+            self.add_attribute_to_store("result")
+            self.result = iter([1])
+
+    for kind, place in ((Own, r"E.state_dict\(\)\['stream'\]"), (Named, "E.result")):
+        with pytest.raises(ComponentError, match=rf"eval\.E: {place} is a list_iterator"):
+            run(tmp_path / "run", epochs=1, evaluations={"E": (kind, {})})
+        assert not (tmp_path / "run").exists()
+
+
 # When evaluations run (R4, T21, T22)
 
 

@@ -202,6 +202,36 @@ def test_run_goes_on_with_another_number_of_workers_s5(full_project, stopped_at,
     assert_same(directory, reference.directory)
 
 
+PROBE = """
+    import torch
+
+    from jade.eval import Evaluation
+
+
+    class Probe(Evaluation):
+        def initialize(self):
+            self.head = torch.nn.Linear(2, 1)
+            self.opt = torch.optim.SGD(self.head.parameters(), lr=0.01, momentum=0.9)
+
+        def evaluate(self):
+            with torch.enable_grad():
+                loss = (self.head(torch.ones(1, 2)) - self.trainer.extra.weight.sum()).square()
+                self.opt.zero_grad()
+                loss.mean().backward()
+                self.opt.step()
+            return loss.item()
+"""
+
+
+def test_probe_that_an_evaluation_trains_goes_on_where_it_was(full_project, stopped_at):
+    full_project.write("modules/eval/probe.py", PROBE)
+    full_project.write("probe.yml", "Probe: {class: Probe, evaluate_every: 2 iterations}\n")
+    reference = train(eval="probe.yml", best_metric="Probe")
+    directory = stopped_at(5, eval="probe.yml", best_metric="Probe")
+    jade.resume(directory, show_progress=False)
+    assert_same(directory, reference.directory)
+
+
 def test_run_that_was_stopped_again_and_again_ends_the_same(full_project, stopped_at, monkeypatch):
     reference = train()
     directory = stopped_at(2)
