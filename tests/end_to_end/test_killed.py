@@ -241,7 +241,7 @@ def test_signal_to_a_job_whose_evaluation_has_workers_ends_it_and_it_is_measured
     state = checkpoint.load(job.directory.last_checkpoint)
     assert state["clock"]["iterations"] == 4
     assert state["evaluations"]["states"]["Error"]["stored"] == {"num_begun": 0}
-    assert state["schedules"]["evaluations"]["Error"] == 4
+    assert state["schedules"]["evaluations"]["Error"]["next_at"] == 4
 
 
 def test_second_signal_while_the_last_checkpoint_is_written_leaves_a_whole_one(start):
