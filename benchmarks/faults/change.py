@@ -14,7 +14,8 @@ from benchmarks.faults.bench import Bench
 from benchmarks.faults.comparison import find_differences
 from benchmarks.faults.training import PROJECT, Training
 from benchmarks.faults.verdict import Verdict
-from jade.run_dir import ASIDE, RunDir
+from jade.run_dir import RunDir
+from jade.whole_file import ASIDE
 
 MUST_HOLD = "a message names the difference; what does not fit leaves the run as it is"
 TRAINER, DATA = "modules/models/fragile.py", "modules/data/points.py"
