@@ -35,12 +35,15 @@ class Feed:
 
     def start(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
         """Begin an epoch at one of its batches; the generators are as at its beginning."""
-        batches: Iterator[Any] = iter(self.loader)
+        batches = self._iterate(epoch)
         if start_batch:
             logger.info("Reading %d batches again, to find the place in the epoch.", start_batch)
         for _ in itertools.islice(batches, start_batch):
             pass
         return batches
+
+    def _iterate(self, _epoch: int) -> Iterator[Any]:
+        return iter(self.loader)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is known about how batches are made."""
@@ -79,14 +82,6 @@ class WorkerFeed(Feed):
         self._keeps_workers = loader.num_workers > 0 and loader.persistent_workers
         self.runs_ahead = loader.num_workers > 0
         self._batches: Any = None
-
-    def start(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
-        batches = self._iterate(epoch)
-        if start_batch:
-            logger.info("Reading %d batches again, to find the place in the epoch.", start_batch)
-        for _ in itertools.islice(batches, start_batch):
-            pass
-        return batches
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         self._batches = iter(self._copy)
