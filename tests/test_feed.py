@@ -2,6 +2,7 @@
 
 import random
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -262,3 +263,27 @@ def test_worker_starts_as_its_user_wants_and_lets_signals_pass():
     loader = DataLoader(Shifted(), 12, num_workers=1, worker_init_fn=started)
     [batch] = make_feed(loader, 0).start(0)
     assert batch[0].tolist() == [100, 1, 1]
+
+
+class Slow(Quiet):
+    """Leaves a file behind once it has made a sample that takes long."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def __getitem__(self, index):
+        if index > 0:
+            time.sleep(2)
+            (self.folder / f"made {index}").touch()
+        return torch.tensor(float(index))
+
+
+def test_workers_that_take_long_are_not_waited_for(tmp_path):
+    feed = make_feed(DataLoader(Slow(tmp_path), 1, num_workers=1), 0)
+    batches = feed.start(0)
+    next(batches)
+    [worker] = batches._workers
+    feed.close()
+    assert not worker.is_alive()
+    assert not list(tmp_path.iterdir())

@@ -3,17 +3,23 @@
 import copy
 import itertools
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from torch._C import _remove_worker_pids
 from torch.utils.data import DataLoader, IterableDataset
 
+from jade.alarm import Alarm
 from jade.feed.batch_rng import BatchRng
 from jade.feed.numbering import Numbering
 from jade.feed.source import Source, WorkerStart, pass_on
 from jade.in_memory import TensorLoader
 from jade.seeding import derive, isolated_rng
+
+# How long workers may take to end.
+PATIENCE_S = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -115,13 +121,29 @@ class WorkerFeed(Feed):
         """End the workers, also stuck ones, for which the end of the process would wait."""
         batches, self._batches = self._batches, None
         self._attributes["_iterator"] = None
-        shut_down = getattr(batches, "_shutdown_workers", None)
-        if shut_down is not None:
-            shut_down()
-        # Now that torch does not watch over them any more.
-        for worker in getattr(batches, "_workers", ()):
-            if worker.is_alive():
-                worker.kill()
+        if getattr(batches, "_workers", None):
+            _end_workers(batches)
+
+
+def _end_workers(batches: Any) -> None:
+    """Let workers end by themselves, but not for long: torch waits five seconds for each."""
+    if batches._worker_pids_set:
+        # While torch watches over them, the death of one is an error of this process.
+        _remove_worker_pids(id(batches))
+        batches._worker_pids_set = False
+    alarm = Alarm(lambda: _kill(batches._workers))
+    alarm.set(time.monotonic() + PATIENCE_S)
+    try:
+        batches._shutdown_workers()
+    finally:
+        alarm.cancel()
+        _kill(batches._workers)
+
+
+def _kill(workers: Iterable[Any]) -> None:
+    for worker in workers:
+        if worker.is_alive():
+            worker.kill()
 
 
 class NumberedFeed(WorkerFeed):
