@@ -8,7 +8,7 @@ from typing import Any
 
 from jade.envvars import exported
 from jade.errors import ConfigError, JadeError, NetworkError
-from jade.loggers.wandb_logger import resolve_mode
+from jade.loggers import wandb_account as account
 from jade.remote.reference import ProjectReference, RunReference, SweepReference
 
 TIMEOUT_S = 20
@@ -31,21 +31,26 @@ class Client:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
-        # Says what is wrong without a question on the terminal, which wandb would ask.
-        resolve_mode("online", self._environ)
+        self.url = account.base_url(self._environ)
+        self._require_login()
         with self.asking("W&B"):
             import wandb
 
             timeout = self._environ.get("WANDB_HTTP_TIMEOUT", "")
             self._api = wandb.Api(
-                overrides=self._overrides(),
+                overrides={"base_url": self.url},
                 timeout=int(timeout) if timeout.isdecimal() else TIMEOUT_S,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
             )
 
-    def _overrides(self) -> dict[str, str]:
-        given = self._environ.get("WANDB_BASE_URL")
-        return {"base_url": given} if given else {}
+    def _require_login(self) -> None:
+        """Say what is wrong without a question on the terminal, which wandb would ask."""
+        if not account.is_installed():
+            raise ConfigError(f"To ask W&B, the package wandb is needed: {account.INSTALL}.")
+        if not account.is_logged_in(self._environ):
+            raise ConfigError(
+                f"Nobody is logged in to {self.url}: run `wandb login`, or set WANDB_API_KEY."
+            )
 
     def complete(self, reference: ProjectReference) -> str:
         """Return the entity of a reference; without one, that of the account."""
@@ -98,13 +103,6 @@ class Client:
         if _status_of(error) == 404 or any(part in text.lower() for part in MISSING):
             return ConfigError(f"There is no {what} at {self.url}, or it may not be seen.")
         return NetworkError(f"{self.url} cannot be asked for {what}: {text}.")
-
-    @property
-    def url(self) -> str:
-        """Where W&B is."""
-        api = getattr(self, "_api", None)
-        given = self._environ.get("WANDB_BASE_URL")
-        return str(api.settings["base_url"]) if api is not None else given or "W&B"
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

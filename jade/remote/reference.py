@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from jade.errors import ConfigError
+from jade.loggers import wandb_account as account
 from jade.run_dir import RUN_ID
 
 RUN_PREFIX, SWEEP_PREFIX = "wandb:", "sweep:"
@@ -80,8 +81,8 @@ def parse_reference(text: str, environ: Mapping[str, str]) -> Reference | None:
     parts = text.split("/")
     if len(parts) == 4 and parts[2] == "runs":
         del parts[2]
-    if len(parts) == 2 and _entity(environ):
-        parts = [str(_entity(environ)), *parts]
+    if len(parts) == 2 and account.entity(environ):
+        parts = [str(account.entity(environ)), *parts]
     if len(parts) != 3 or not all(map(_NAME.fullmatch, parts)) or not RUN_ID.fullmatch(parts[2]):
         return None
     return RunReference(*parts)
@@ -110,7 +111,7 @@ def parse_project(text: str, environ: Mapping[str, str]) -> ProjectReference | N
     if not all(map(_NAME.fullmatch, parts)):
         return None
     if len(parts) == 1 and text.startswith(RUN_PREFIX):
-        return ProjectReference(_entity(environ), parts[0])
+        return ProjectReference(account.entity(environ), parts[0])
     return ProjectReference(*parts) if len(parts) == 2 else None
 
 
@@ -130,7 +131,7 @@ def _complete(
     parts: list[str], kind: str, text: str, environ: Mapping[str, str]
 ) -> tuple[str | None, str, str]:
     """Return entity, project and id; what is left out comes from the environment."""
-    given = [_entity(environ), environ.get("WANDB_PROJECT")]
+    given = [account.entity(environ), account.project(environ)]
     entity, project, name = [*given[: max(0, 3 - len(parts))], *parts][:3]
     is_named = all(map(_NAME.fullmatch, parts)) and RUN_ID.fullmatch(parts[-1])
     if len(parts) > 3 or not is_named:
@@ -141,7 +142,3 @@ def _complete(
             f"entity/project/{name}."
         )
     return entity, project, str(name)
-
-
-def _entity(environ: Mapping[str, str]) -> str | None:
-    return environ.get("WANDB_ENTITY") or environ.get("WANDB_USER") or None
