@@ -1,39 +1,20 @@
 """Record a run on Weights & Biases: online, offline for a later `wandb sync`, or not at all."""
 
-import configparser
-import difflib
 import html
-import importlib.util
 import logging
-import netrc
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from jade.errors import ConfigError, suggest
+from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
 
 if TYPE_CHECKING:
     from jade.media import Media
 
-MODES = ("auto", "online", "offline", "disabled")
-
 _LOG = logging.getLogger(__name__)
 _STEP = "iteration"
-_DEFAULT_URL = "https://api.wandb.ai"
-# Names of former days that W&B still accepts.
-_FORMER_MODES = {"run": "online", "dryrun": "offline"}
-_INSTALL = "pip install 'jade-trainer[wandb]'"
-_VARIABLES = (
-    "WANDB_API_KEY",
-    "WANDB_BASE_URL",
-    "WANDB_ENTITY",
-    "WANDB_MODE",
-    "WANDB_PROJECT",
-    "WANDB_USER",
-)
 # Each holds unless its variable (WANDB_INIT_TIMEOUT, ...) is set. The timeouts keep a server that
 # does not answer from holding up the start and the end of a run.
 _SETTINGS = {
@@ -45,33 +26,6 @@ _SETTINGS = {
 }
 
 
-def resolve_mode(mode: str, environ: Mapping[str, str]) -> str:
-    """Return ``online``, ``offline`` or ``disabled``, without network, question or wandb's import.
-
-    Args:
-        mode: One of `MODES`. ``auto`` is what ``WANDB_MODE`` or ``wandb offline`` say, else online
-            when logged in, else offline; and disabled when wandb is not installed.
-        environ: The environment, which also says where W&B keeps its files; wandb itself reads
-            the one of the process.
-
-    Raises:
-        ConfigError: The mode is unknown, or cannot be had.
-    """
-    wanted = _requested_mode(mode, environ)
-    if wanted == "disabled":
-        return wanted
-    if not _is_installed():
-        if mode == "auto":
-            return "disabled"
-        raise ConfigError(f"W&B mode {mode!r} needs the package wandb: {_INSTALL}.")
-    if wanted == "online" and not _is_logged_in(environ):
-        raise ConfigError(
-            f"W&B mode 'online' needs a login for {_base_url(environ)}: run `wandb login`, "
-            "set WANDB_API_KEY, or choose 'offline'."
-        )
-    return wanted or ("online" if _is_logged_in(environ) else "offline")
-
-
 class WandbLogger(Logger):
     """A W&B run with the id of the JADE run, and its iterations as the axis of every metric.
 
@@ -80,8 +34,8 @@ class WandbLogger(Logger):
 
     def __init__(self, mode: str = "auto", environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
-        self.mode = resolve_mode(mode, self._environ)
-        requested = _requested_mode(mode, self._environ)
+        self.mode = account.resolve_mode(mode, self._environ)
+        requested = account.requested_mode(mode, self._environ)
         self._is_fallback = self.mode not in (requested, "online")
         self._run: Any = None
         self._first_step = 0
@@ -89,11 +43,11 @@ class WandbLogger(Logger):
     def start(self, run: RunInfo) -> None:
         if self.mode == "disabled":
             if self._is_fallback:
-                _LOG.warning("W&B is off, the package wandb is not installed: %s.", _INSTALL)
+                _LOG.warning("W&B is off, the package wandb is not installed: %s.", account.INSTALL)
             return
         import wandb
 
-        for hint in _misspelled(self._environ, _known_variables()):
+        for hint in account.misspelled(self._environ, account.known_variables()):
             _LOG.warning(hint)
         run.directory.mkdir(parents=True, exist_ok=True)
         settings = wandb.Settings(**_choose_settings(self.mode, self._environ))
@@ -142,89 +96,6 @@ class WandbLogger(Logger):
                 "`wandb login`, then `wandb sync %s`.",
                 self._run.settings.sync_dir,
             )
-
-
-def _requested_mode(mode: str, environ: Mapping[str, str]) -> str | None:
-    """Return the mode that somebody asked for, or None if the choice is ours."""
-    if mode not in MODES:
-        raise ConfigError(f"W&B mode: no {mode!r}.{suggest(mode, MODES)}")
-    if mode != "auto":
-        return mode
-    stored = environ.get("WANDB_MODE") or _stored_settings(environ).get("mode")
-    if not stored:
-        return None
-    found = _FORMER_MODES.get(stored, stored)
-    if found not in MODES[1:]:
-        raise ConfigError(f"WANDB_MODE: no {stored!r}.{suggest(stored, MODES[1:])}")
-    return found
-
-
-def _is_installed() -> bool:
-    spec = importlib.util.find_spec("wandb")
-    # The folder of offline runs is also called wandb, and counts as a package without an origin.
-    return spec is not None and spec.origin is not None
-
-
-def _is_logged_in(environ: Mapping[str, str]) -> bool:
-    """Look for a key in the places where wandb does: variables, settings file, netrc."""
-    if environ.get("WANDB_API_KEY") or environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    if _stored_settings(environ).get("api_key"):
-        return True
-    home = _home(environ)
-    named = environ.get("NETRC")
-    places = [Path(named).expanduser()] if named else [home / ".netrc", home / "_netrc"]
-    host = urlsplit(_base_url(environ)).netloc
-    return any(_has_password(path, host) for path in places if path.is_file())
-
-
-def _has_password(netrc_path: Path, host: str) -> bool:
-    try:
-        entry = netrc.netrc(str(netrc_path)).authenticators(host)
-    except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
-        return False
-    return entry is not None and bool(entry[2])
-
-
-def _base_url(environ: Mapping[str, str]) -> str:
-    return (
-        environ.get("WANDB_BASE_URL") or _stored_settings(environ).get("base_url") or _DEFAULT_URL
-    )
-
-
-def _stored_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read what `wandb login --host`, `wandb offline` and the like have stored."""
-    config_dir = environ.get("WANDB_CONFIG_DIR") or _home(environ) / ".config" / "wandb"
-    workspace = Path(environ.get("WANDB_DIR") or ".") / "wandb"
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read([Path(config_dir) / "settings", workspace / "settings"], encoding="utf-8")
-    except (configparser.Error, UnicodeDecodeError):
-        return {}
-    return dict(parser["default"]) if parser.has_section("default") else {}
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or Path.home())
-
-
-def _known_variables() -> set[str]:
-    import wandb
-    from wandb import env
-
-    of_settings = {f"WANDB_{name.upper()}" for name in wandb.Settings.model_fields}
-    others = {value for value in vars(env).values() if isinstance(value, str)}
-    return of_settings | others | set(_VARIABLES)
-
-
-def _misspelled(environ: Iterable[str], known: set[str]) -> list[str]:
-    """Return a hint for each variable that nobody reads, but that looks like one of W&B's."""
-    hints = []
-    for name in sorted(set(environ) - known):
-        matches = difflib.get_close_matches(name.upper(), _VARIABLES, n=1, cutoff=0.8)
-        if matches and name.upper().startswith("WA"):
-            hints.append(f"The variable {name} is not read. Did you mean {matches[0]!r}?")
-    return hints
 
 
 def _choose_settings(mode: str, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ from contract import LoggerContract, run_in
 
 from jade.errors import ConfigError
 from jade.loggers import LoggerGroup
-from jade.loggers.wandb_logger import WandbLogger, resolve_mode
+from jade.loggers.wandb_account import default_url, resolve_mode
+from jade.loggers.wandb_logger import WandbLogger
 from jade.media import Media, write
 
 KEY = "k3y" + "0" * 37
@@ -405,13 +407,23 @@ def test_stored_login_is_found_where_wandb_stores_it(home):
     assert resolve_mode("auto", {"HOME": str(home)}) == "online"
 
 
+def test_default_host_is_the_one_of_the_installed_package(home):
+    # It has moved once: a host that is written down here would be the wrong one.
+    import wandb
+
+    host = urlsplit(wandb.Settings().base_url).netloc
+    assert urlsplit(default_url()).netloc == host
+    save_netrc(home, host)
+    assert resolve_mode("auto", {"HOME": str(home)}) == "online"
+
+
 @pytest.mark.parametrize(
     ("mode", "environ", "message"),
     [
         ("ofline", {}, "W&B mode: no 'ofline'.* Did you mean 'offline'"),
         ("auto", {"WANDB_MODE": "onlin"}, "WANDB_MODE: no 'onlin'.* Did you mean 'online'"),
         ("auto", {"WANDB_MODE": "auto"}, "WANDB_MODE: no 'auto'"),
-        ("online", {}, "needs a login for https://api.wandb.ai: run `wandb login`"),
+        ("online", {}, "needs a login for https://.*: run `wandb login`"),
         ("auto", {"WANDB_MODE": "online"}, "needs a login"),
     ],
 )
@@ -469,7 +481,7 @@ print(sorted({"wandb", "torch", "numpy"} & set(sys.modules)))
 def test_folder_of_offline_runs_is_not_taken_for_the_package(home):
     (home / "wandb").mkdir()
     script = """
-from jade.loggers.wandb_logger import resolve_mode
+from jade.loggers.wandb_account import resolve_mode
 print(resolve_mode("auto", {"WANDB_API_KEY": "x"}))
 """
     # Without site-packages (-S), only the folder is left to be found.
