@@ -5,6 +5,7 @@ COMMANDS = {
     "train": "train a model",
     "resume": "continue a run that was stopped, killed or has failed, exactly where it was left",
     "verify-resume": "kill and resume a training, and see whether it ends the same bit by bit",
+    "agent": "run the trials of a W&B sweep on this machine",
     "check": "check a configuration without running it",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",

@@ -4,17 +4,17 @@ import functools
 import queue
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from jade.errors import ConfigError
 from jade.launch.courier import Courier
 from jade.launch.failures import FailureRecord
 from jade.launch.launcher import Launcher
-from jade.launch.preflight import Finding, Preflight
+from jade.launch.preflight import Finding
 from jade.launch.program import Program, make_program
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order, ParameterFiles, build
@@ -26,6 +26,7 @@ from jade.launch.wandb_sweep import (
     SweepGoneError,
     WandbSweep,
 )
+from jade.launch.workplace import Workplace
 from jade.run_dir import RunDir
 from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 from jade.timespan import render_duration
@@ -64,25 +65,6 @@ class AgentOptions:
     kill_delay_s: float = 30.0
     patience_s: float = 6 * 3600.0
     is_warm: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workplace:
-    """Where an agent works, and what it checks there.
-
-    Attributes:
-        folder: What the paths of the sweep are relative to.
-        sweep_folder: Where parameters and the output of trials go.
-        experiments_root: Where run directories are made; None if the program is not one of JADE.
-        environ: What every trial has in its environment.
-        preflight: What is examined again after a failure.
-    """
-
-    folder: Path
-    sweep_folder: Path
-    experiments_root: Path | None
-    environ: Mapping[str, str]
-    preflight: Preflight
 
 
 @dataclass
@@ -399,16 +381,18 @@ class Agent:
     def _examine(self, seat: _Seat) -> None:
         """Find out, beside the other seats, whether it is this machine that fails."""
         seat.is_checking = True
-        courier: Courier[None, list[Finding]] = Courier(
-            lambda _: self._workplace.preflight.problems(),
-            lambda found: self._events.put(functools.partial(self._take_findings, seat, found)),
-        )
-        courier.send(None)
+        threading.Thread(
+            target=lambda: self._events.put(
+                functools.partial(
+                    self._take_findings, seat, self._workplace.preflight.problems()
+                )
+            ),
+            name="jade-preflight",
+            daemon=True,
+        ).start()
 
-    def _take_findings(self, seat: _Seat, found: list[Finding] | Exception) -> None:
+    def _take_findings(self, seat: _Seat, found: list[Finding]) -> None:
         seat.is_checking = False
-        if isinstance(found, Exception):
-            raise found
         if found:
             listed = "".join(f"\n  {finding}" for finding in found)
             self._quit(f"This machine cannot run the sweep any more:{listed}", 1)

@@ -1,0 +1,105 @@
+"""Where an agent works: the folders of a sweep, the environment of its trials, what they need."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jade.command_line import ArgumentParser, add_settings, collect_overrides
+from jade.config import Configuration, Sources, load
+from jade.errors import ConfigError
+from jade.launch.preflight import ROOT, Preflight, find_setting
+from jade.launch.wandb_sweep import WandbSweep
+from jade.sweep_file import load_sweep
+from jade.whole_file import write_whole
+
+# The connection of the agent itself, which ends with it.
+SERVICE = "WANDB_SERVICE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """Where an agent works, and what it checks there.
+
+    Attributes:
+        folder: What the paths of the sweep are relative to.
+        sweep_folder: Where parameters and the output of trials go.
+        experiments_root: Where run directories are made; None if the program is not one of JADE.
+        environ: What every trial has in its environment.
+        preflight: What is examined before work is taken, and again after a failure.
+        notes: What somebody should know.
+    """
+
+    folder: Path
+    sweep_folder: Path
+    experiments_root: Path | None
+    environ: Mapping[str, str]
+    preflight: Preflight
+    notes: Sequence[str] = ()
+
+
+def make_workplace(
+    sweep: WandbSweep, devices: Sequence[str], environ: Mapping[str, str], folder: Path
+) -> Workplace:
+    """Make the folder of a sweep, and find out what its trials need."""
+    around = trial_environment(sweep, environ, folder)
+    sweep_folder = Path(around["WANDB_DIR"]) / "wandb" / f"sweep-{sweep.sweep_id}"
+    try:
+        sweep_folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{sweep_folder} cannot be made: {error.strerror}. Name another place: WANDB_DIR."
+        ) from error
+    notes: list[str] = []
+    configurations = load_configurations(sweep.config, sweep_folder, around, notes)
+    root = Path(find_setting(configurations[0], ROOT)) if configurations else None
+    folders = {"WANDB_DIR": sweep_folder, **({ROOT: folder / root} if root is not None else {})}
+    preflight = Preflight(
+        configurations=configurations, folders=folders, devices=devices, environ=around
+    )
+    return Workplace(
+        folder=folder,
+        sweep_folder=sweep_folder,
+        experiments_root=folder / root if root is not None else None,
+        environ=around,
+        preflight=preflight,
+        notes=notes,
+    )
+
+
+def trial_environment(
+    sweep: WandbSweep, environ: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    """Return what W&B's own agent puts into the environment of a trial."""
+    around = {name: value for name, value in environ.items() if name != SERVICE}
+    return {
+        **around,
+        "WANDB_ENTITY": sweep.entity,
+        "WANDB_PROJECT": sweep.project,
+        "WANDB_SWEEP_ID": sweep.sweep_id,
+        "WANDB_DIR": str(folder / (environ.get("WANDB_DIR") or ".")),
+    }
+
+
+def load_configurations(
+    config: Mapping[str, Any], sweep_folder: Path, environ: Mapping[str, str], notes: list[str]
+) -> list[Configuration]:
+    """Load the configurations of points of a sweep, as far as that can be done without classes."""
+    path = sweep_folder / "sweep.yml"
+    write_whole(path, yaml.safe_dump(dict(config), sort_keys=False).encode())
+    try:
+        found = load_sweep(path)
+        if found is None:
+            raise ConfigError("it has no parameters.")
+        parser = ArgumentParser(allow_abbrev=False, add_help=False)
+        add_settings(parser)
+        arguments = collect_overrides(*parser.parse_known_args(found.command))
+        return [
+            load(Sources(arguments=[*arguments, *point], environ=environ))
+            for point in found.points()
+        ]
+    except ConfigError as error:
+        notes.append(f"The configuration of the sweep was not looked at: {error}")
+        return []
