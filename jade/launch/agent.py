@@ -383,9 +383,7 @@ class Agent:
         seat.is_checking = True
         threading.Thread(
             target=lambda: self._events.put(
-                functools.partial(
-                    self._take_findings, seat, self._workplace.preflight.problems()
-                )
+                functools.partial(self._take_findings, seat, self._workplace.preflight.problems())
             ),
             name="jade-preflight",
             daemon=True,

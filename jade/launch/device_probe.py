@@ -10,7 +10,7 @@ TIMEOUT_S = 120.0
 
 
 def probe(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``{"count": 2, "problems": {"cuda:1": "out of memory"}}``, as a new process sees it."""
+    """Return ``{"count": 2, "problems": {"cuda:1": "out of memory"}}``, as a new process has it."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "jade.launch.device_probe"],

@@ -54,7 +54,7 @@ class Forked:
             self._imitate_start()
             code = call_as_main(self._run_entry)
         except BaseException:
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+            sys.excepthook(*sys.exc_info())
         finally:
             leave(code)
 
@@ -86,7 +86,7 @@ class Forked:
         for name in IGNORED_BY_PYTHON:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         try:
-            os.execvpe(command[0], command, dict(os.environ))
+            os.execvpe(command[0], command, dict(os.environ))  # noqa: S606
         except OSError as error:
             sys.stderr.write(f"{command[0]}: {error.strerror}\n")
             sys.stderr.flush()

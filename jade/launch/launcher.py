@@ -111,7 +111,9 @@ class Launcher:
                 self._servers.pop(key, None)
                 ended.append((key, message["code"]))
             elif what == "prepared" and not message["clean"]:
-                self._replace(server, "the files of this project start threads or a GPU when imported")
+                self._replace(
+                    server, "the files of this project start threads or a GPU when imported"
+                )
             elif what == "gone":
                 ended += self._bury(server)
             elif what == "refused":

@@ -146,9 +146,7 @@ def _examine_value(
         return
     for name in missing:
         hint = similar_variable(name, configuration.environ)
-        yield Finding(
-            "variables", f"{where} needs {name}, which is not set.{hint}", f"Set {name}."
-        )
+        yield Finding("variables", f"{where} needs {name}, which is not set.{hint}", f"Set {name}.")
     if uses_variables and not missing:
         variables.add(value)
     is_data = path[0] == "data" and not missing
@@ -163,7 +161,9 @@ def _examine_data(
     if folder.exists():
         yield Finding("data", f"{join_key(path)}: {folder} is there.")
     elif not _is_downloaded(configuration, path):
-        yield Finding("data", f"{where}: {folder} does not exist.", "Mount it, or set the variable.")
+        yield Finding(
+            "data", f"{where}: {folder} does not exist.", "Mount it, or set the variable."
+        )
 
 
 def _is_downloaded(configuration: Configuration, path: tuple[Any, ...]) -> bool:

@@ -184,11 +184,11 @@ def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     check: Any = importlib.import_module("jade.check")
     parser = ArgumentParser(allow_abbrev=False, add_help=False)
     add_settings(parser)
-    tokens = [token for token in arguments if token != "train"]
+    given = list(arguments[arguments[:1] == ["train"] :])
     # The usual question of a user's file, torch.cuda.is_available(), must not start CUDA here.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     try:
-        overrides = collect_overrides(*parser.parse_known_args(tokens))
+        overrides = collect_overrides(*parser.parse_known_args(given))
         configuration = load(Sources(arguments=overrides, environ=environ))
         with exported(configuration.environ):
             resolve(configuration, look_further=check.find_problems)
