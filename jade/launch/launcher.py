@@ -25,7 +25,12 @@ WARM_MODULES = (
     "jade.commands.train",
     "jade.loggers.csv_logger",
     "jade.loggers.wandb_logger",
+    "rich.console",
+    "rich.table",
     "wandb",
+    "wandb.apis.public",
+    "wandb.sdk.launch",
+    "requests",
 )
 # How long the files of a user may take to be imported before we go on without that.
 PATIENCE_S = 120.0
