@@ -19,10 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class Client:
-    """A connection to W&B that only reads.
+    """A connection to W&B that only reads, and waits for an answer for a limited time.
 
     Args:
         environ: Says who is logged in, and where.
+
+    Attributes:
+        url: Where W&B is.
+        timeout_s: How long it may be silent (``WANDB_HTTP_TIMEOUT``).
 
     Raises:
         ConfigError: wandb is not installed, nobody is logged in, or the key is not accepted.
@@ -32,14 +36,15 @@ class Client:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         self.url = account.base_url(self._environ)
+        given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
+        self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
         self._require_login()
         with self.asking("W&B"):
             import wandb
 
-            timeout = self._environ.get("WANDB_HTTP_TIMEOUT", "")
             self._api = wandb.Api(
                 overrides={"base_url": self.url},
-                timeout=int(timeout) if timeout.isdecimal() else TIMEOUT_S,
+                timeout=self.timeout_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
             )
 
