@@ -2,11 +2,13 @@
 
 import os
 import random
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 import torch
+from wandb_server import WandbServer
 
 ROOT = Path(__file__).parent.parent
 # Variables that would change what a run does.
@@ -30,6 +32,25 @@ def seeded():
     torch.set_num_threads(1)
     random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def wandb_server():
+    """A W&B-compatible server on 127.0.0.1; a request that it does not know fails the test."""
+    with WandbServer() as server:
+        yield server
+    assert server.unknown == []
+
+
+@pytest.fixture
+def wandb_online(wandb_server, monkeypatch, tmp_path):
+    """The same server, and an environment in which W&B logs to it: here and in child processes."""
+    for name, value in wandb_server.environ(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    yield wandb_server
+    # The client's process keeps the settings and the connections of its first use.
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()
 
 
 class Project:
