@@ -172,6 +172,6 @@ class _Outcome:
     def check(self) -> None:
         """Raise what was raised, or that nothing arrives any more."""
         if not self.done.is_set():
-            raise TimeoutError("nothing arrives")
+            raise TimeoutError
         if self._error is not None:
             raise self._error
