@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wandb_server.artifact_operations import ArtifactOperations
+from wandb_server.artifacts import ServedArtifact
 from wandb_server.desk import Desk
 from wandb_server.door import Door
 from wandb_server.faults import Faults
@@ -28,7 +30,9 @@ class WandbServer:
         self.faults = Faults()
         runs = RunOperations(self.world, lambda: self.base_url)
         sweeps = SweepOperations(self.world, runs)
-        self._desk = Desk(self.world, {**runs.table, **sweeps.table}, API_KEY, self.faults)
+        artifacts = ArtifactOperations(self.world, lambda: self.base_url)
+        table = {**runs.table, **sweeps.table, **artifacts.table}
+        self._desk = Desk(self.world, table, API_KEY, self.faults)
         self._door = Door(self._desk, self.faults)
 
     def __enter__(self) -> "WandbServer":
@@ -78,6 +82,13 @@ class WandbServer:
         """Every agent that ever was, by ID."""
         with self.world.lock:
             return dict(self.world.agents)
+
+    @property
+    def artifacts(self) -> dict[str, ServedArtifact]:
+        """The artifacts of all projects as ``collection:v0``."""
+        with self.world.lock:
+            found = [a for a in self.world.artifacts.artifacts if a.state == "COMMITTED"]
+            return {f"{artifact.collection}:v{artifact.version}": artifact for artifact in found}
 
     def environ(self, home: Path) -> dict[str, str]:
         """Return the variables with which the client talks to this server and to nobody else."""

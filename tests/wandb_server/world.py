@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from wandb_server.artifacts import ArtifactStore
 from wandb_server.refusal import RefusalError
 from wandb_server.runs import ServedRun, storage_id
 from wandb_server.sweeps import ServedAgent, ServedSweep, as_go_writes
@@ -31,6 +32,7 @@ class World:
         self.runs: dict[Key, ServedRun] = {}
         self.sweeps: dict[Key, ServedSweep] = {}
         self.agents: dict[str, ServedAgent] = {}
+        self.artifacts = ArtifactStore()
         self.unknown: list[str] = []
         self.silence_s = 20.0
 
