@@ -58,6 +58,7 @@ class Desk:
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Answer one request."""
+        name = ""
         try:
             description = self.describe(method, path, body)
             kind, _, name = description.partition(" ")
@@ -67,8 +68,9 @@ class Desk:
                 return fault.status, {"Retry-After": "1"}, b"a fault was wished for"
             return self._route(method, urlsplit(path).path, headers, body)
         except RefusalError as refusal:
-            errors = [{"message": str(refusal)}]
-            return as_json({"data": refusal.data, "errors": errors}, refusal.status)
+            place = name[:1].lower() + name[1:]
+            errors = [{"message": str(refusal), "path": [place]}]
+            return as_json({"data": {place: None}, "errors": errors}, refusal.status)
         except Exception:
             self._world.unknown.append(f"{method} {path}: {traceback.format_exc()}")
             return as_json({"errors": [{"message": "the server has failed"}]}, 400)

@@ -1,5 +1,6 @@
 """The W&B-compatible server as tests see it."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,14 @@ from wandb_server.sweep_operations import SweepOperations
 from wandb_server.sweeps import ServedAgent, ServedSweep
 from wandb_server.world import World
 
+# The agent looks every five seconds, which cannot be set.
+QUICK_AGENT = """
+import sys
+from wandb.cli.cli import cli
+from wandb.wandb_agent import Agent
+Agent.POLL_INTERVAL = 0.2
+cli(["agent", *sys.argv[1:]])
+"""
 API_KEY = "0123456789abcdef" * 2 + "01234567"
 
 
@@ -110,6 +119,12 @@ class WandbServer:
             "WANDB_PROJECT": "project",
             "WANDB_ERROR_REPORTING": "false",
         }
+
+    def agent_command(self, sweep_id: str, *options: str) -> list[str]:
+        """Return the command of ``wandb agent`` for a sweep, but one that does not dawdle."""
+        sweep = self.sweeps[sweep_id]
+        path = f"{sweep.entity}/{sweep.project}/{sweep.id}"
+        return [sys.executable, "-c", QUICK_AGENT, *options, path]
 
     def open_door(self) -> None:
         """Listen, on the same port as before."""
