@@ -124,6 +124,8 @@ class RunOperations:
             "Run": self._run,
             "Runs": self._runs,
             "RunState": self._run,
+            # What JADE asks itself, when a signal may be the server's wish.
+            "RunStopped": self._run,
             "QueryRunInfo": self._run,
             "RunHistoryKeys": self._run,
             "RunFullHistory": self._full_history,
