@@ -35,7 +35,7 @@ def files_below(folder):
 
 def test_code_survives_the_way_through_a_zip(code, tmp_path):
     pack(code, tmp_path / "code.zip")
-    unpack(tmp_path / "code.zip", tmp_path / "again")
+    unpack_code(tmp_path / "code.zip", tmp_path / "again")
     assert files_below(tmp_path / "again") == files_below(code)
 
 
@@ -44,7 +44,7 @@ def test_unpacked_code_replaces_what_was_there(code, tmp_path):
     old = tmp_path / "again" / "old.py"
     old.parent.mkdir()
     old.write_text("")
-    unpack(tmp_path / "code.zip", tmp_path / "again")
+    unpack_code(tmp_path / "code.zip", tmp_path / "again")
     assert not old.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "code", "code.zip"]
 
@@ -55,7 +55,7 @@ def test_unpacked_code_replaces_what_was_there(code, tmp_path):
 def test_member_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(tmp_path, name):
     path = zip_of(tmp_path / "code.zip", **{"fine.py": "", name: "bad = 1"})
     with pytest.raises(CheckpointError, match="leads out of the folder"):
-        unpack(path, tmp_path / "inner" / "code")
+        unpack_code(path, tmp_path / "inner" / "code")
     assert files_below(tmp_path).keys() == {"code.zip"}
 
 
@@ -66,7 +66,7 @@ def test_member_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeyp
         archive.writestr("bomb.py", "0" * 100_000)
     (tmp_path / "code.zip").write_bytes(content.getvalue())
     with pytest.raises(CheckpointError, match=r"bomb.py has 100,000 bytes"):
-        unpack(tmp_path / "code.zip", tmp_path / "code")
+        unpack_code(tmp_path / "code.zip", tmp_path / "code")
     assert not (tmp_path / "code").exists()
 
 
@@ -76,5 +76,5 @@ def test_zip_that_was_cut_is_refused_and_the_folder_stays(code, tmp_path):
     path.write_bytes(path.read_bytes()[:-30])
     before = files_below(code)
     with pytest.raises(CheckpointError, match=r"code\.zip cannot be unpacked"):
-        unpack(path, code)
+        unpack_code(path, code)
     assert files_below(code) == before
