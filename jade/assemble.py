@@ -1,6 +1,8 @@
 """Turn a resolved configuration into a device, datasets, a trainer, evaluations and loggers."""
 
 import logging
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +10,21 @@ from typing import Any
 import torch
 
 from jade import stateful
+from jade.class_index import read_anyhow
 from jade.components import Architectures, Blueprint, Buildable, LazyComponents
 from jade.errors import ComponentError, DeviceError, suggest
 from jade.eval import Evaluation
 from jade.loggers.base import Logger
 from jade.loggers.csv_logger import CsvLogger
+from jade.loggers.relay import Relay, RelayProcess
+from jade.loggers.wandb_account import resolve_mode
 from jade.loss_window import LossWindow
 from jade.resolve import Resolved
 from jade.seeding import derive, isolated_rng
 from jade.trainer import Trainer
 from jade.warm_start import load_weights
+
+IMPORTS_WANDB = re.compile(r"^\s*(?:import|from)\s+wandb\b", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
 
@@ -162,8 +169,13 @@ def build_evaluation(
     return evaluation
 
 
-def make_loggers(resolved: Resolved) -> list[Logger]:
-    """Make the destinations that the settings ask for; nothing is opened yet."""
+def make_loggers(resolved: Resolved, relay: RelayProcess | None = None) -> list[Logger]:
+    """Make the destinations that the settings ask for; nothing is opened yet.
+
+    Args:
+        resolved: The configuration.
+        relay: The process that W&B can be in, if it has been started already.
+    """
     settings = resolved.settings
     loggers: list[Logger] = [CsvLogger()]
     if settings.tensorboard and not settings.dry_run:
@@ -172,11 +184,26 @@ def make_loggers(resolved: Resolved) -> list[Logger]:
         require_tensorboard()
         loggers.append(TensorboardLogger())
     if settings.wandb != "disabled" and not settings.dry_run:
-        from jade.loggers.wandb_logger import WandbLogger
-
-        loggers.append(WandbLogger(settings.wandb, resolved.configuration.environ))
+        loggers.append(_make_wandb_logger(resolved, relay))
     loggers += [blueprint.build() for blueprint in resolved.loggers.values()]
     return loggers
+
+
+def _make_wandb_logger(resolved: Resolved, relay: RelayProcess | None) -> Logger:
+    """Log to W&B from another process, unless the user's code expects ``wandb.run`` in this one."""
+    from jade.loggers.wandb_logger import WandbLogger
+
+    mode, environ = resolved.settings.wandb, resolved.configuration.environ
+    if resolve_mode(mode, environ) == "disabled" or _uses_wandb(resolved, relay):
+        return WandbLogger(mode, environ)
+    return Relay(mode, environ, relay)
+
+
+def _uses_wandb(resolved: Resolved, relay: RelayProcess | None) -> bool:
+    is_preloaded = relay is not None and relay.is_fork
+    if "wandb" in sys.modules and not is_preloaded:
+        return True
+    return any(IMPORTS_WANDB.search(read_anyhow(path)) for path in resolved.index.used)
 
 
 def count_parameters(trainer: Trainer) -> list[tuple[str, str, int, int]]:

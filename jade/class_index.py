@@ -145,7 +145,7 @@ class ClassIndex:
         suspects = [
             problem
             for path, problem in self.broken.items()
-            if re.search(rf"^\s*class\s+{re.escape(name)}\b", _read_anyhow(path), re.M)
+            if re.search(rf"^\s*class\s+{re.escape(name)}\b", read_anyhow(path), re.M)
         ]
         if suspects:
             return f"The class {name!r} stands in a file that Python cannot read: {suspects[0]}"
@@ -227,7 +227,8 @@ def _class_statements(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
             yield from _class_statements(item for part in handlers for item in part.body)
 
 
-def _read_anyhow(path: Path) -> str:
+def read_anyhow(path: Path) -> str:
+    """Read a text whatever stands in it; one that cannot be read is empty."""
     try:
         return path.read_text("utf-8", "replace")
     except OSError:

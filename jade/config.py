@@ -22,7 +22,8 @@ ENVIRONMENT_SETTINGS = {"DEVICE": "device", "EXPERIMENTS_ROOT": "experiments_roo
 SWEEP = Origin("sweep")
 YAML_ENDINGS = (".yml", ".yaml")
 # What `wandb agent` adds of its own to the values of a sweep.
-WANDB_KEYS = ("_wandb", "wandb_version")
+REQUEUED = "_wandb"
+WANDB_KEYS = (REQUEUED, "wandb_version")
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Configuration(Document):
     Attributes:
         folder: What the paths of files with code are relative to: the working directory, unless
             the configuration is of another place.
+        is_requeued: Whether its run was preempted in a sweep, and is given out again.
         fence: Keeps out what a configuration of somebody else must not name; None for one's own.
     """
 
@@ -41,6 +43,7 @@ class Configuration(Document):
     notices: list[str] = field(default_factory=list)
     folder: Path = Path()
     fence: Fence | None = None
+    is_requeued: bool = False
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
@@ -111,7 +114,7 @@ def load(sources: Sources) -> Configuration:
     """
     overrides = [*_spread(sources.arguments), *_spread(read_sweep(sources.environ))]
     chosen = {override.key: override.value for override in overrides if override.key in FIELDS}
-    configuration = Configuration(overrides=overrides)
+    configuration = Configuration(overrides=overrides, is_requeued=_is_requeued(sources))
     for path in _as_paths(chosen.get("config")):
         configuration.add(_check_sectioned(sources.load_tree(path, "--config"), path))
     env_file = chosen.get("env_file", configuration.values.get("env_file"))
@@ -132,16 +135,26 @@ def load(sources: Sources) -> Configuration:
 
 def read_sweep(environ: Mapping[str, str]) -> list[Override]:
     """Read the values that a W&B agent wrote for this run, if it runs under one."""
+    overrides = []
+    for key, entry in _load_sweep_values(environ).items():
+        if key not in WANDB_KEYS:
+            value = entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry
+            overrides.append(Override(str(key), value, SWEEP, swept=True))
+    return overrides
+
+
+def _load_sweep_values(environ: Mapping[str, str]) -> dict[str, Any]:
     path = environ.get("WANDB_SWEEP_PARAM_PATH")
     if not path:
-        return []
-    overrides = []
-    for key, entry in load_mapping(Path(path), "WANDB_SWEEP_PARAM_PATH").values.items():
-        if key in WANDB_KEYS:
-            continue
-        value = entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry
-        overrides.append(Override(str(key), value, SWEEP, swept=True))
-    return overrides
+        return {}
+    values: dict[str, Any] = load_mapping(Path(path), "WANDB_SWEEP_PARAM_PATH").values
+    return values
+
+
+def _is_requeued(sources: Sources) -> bool:
+    """Tell whether W&B hands out its whole configuration, with what it has added of its own."""
+    keys = {override.path[0] for override in sources.arguments}
+    return REQUEUED in keys or REQUEUED in _load_sweep_values(sources.environ)
 
 
 def _spread(overrides: Sequence[Override]) -> list[Override]:

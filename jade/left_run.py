@@ -16,7 +16,7 @@ from jade.errors import CheckpointError, ConfigError
 from jade.lock import is_held
 from jade.origin import Origin
 from jade.overrides import Override
-from jade.run_dir import FINISHED, PERIODIC, RunDir
+from jade.run_dir import FINISHED, PERIODIC, STOPPED, RunDir
 from jade.runs import find_runs
 from jade.saved_runs import load_config, read_json
 from jade.schedule import EPOCHS, Amount, Clock, parse_amount
@@ -168,7 +168,7 @@ def find_unfinished(root: Path, frozen: Mapping[str, Any]) -> RunDir | None:
         known = None if is_held(run.path) else _load_config(directory)
         if known is None or not is_same(known, frozen):
             continue
-        if run.status != FINISHED or _asks_for_more(known, frozen):
+        if run.status not in (FINISHED, STOPPED) or _asks_for_more(known, frozen):
             return directory
     return None
 

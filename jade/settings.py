@@ -143,6 +143,15 @@ class Settings:
     best_mode: Literal["min", "max"] = _setting(
         "min", group=OUTPUT, help="whether a small or a large best_metric is good"
     )
+    upload: Literal["none", "last", "best", "all"] = _setting(
+        "best",
+        group=OUTPUT,
+        help="checkpoints that W&B gets a copy of, overwritten in place: last.pt, also best.pt, or "
+        "all",
+    )
+    artifact: bool = _setting(
+        default=False, group=OUTPUT, help="give W&B the trained model as an artifact, at the end"
+    )
     log_loss_every: str = _setting(
         "50 iterations",
         metavar="AMOUNT",

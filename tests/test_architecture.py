@@ -112,6 +112,8 @@ def test_command_line_has_exactly_these_flags():
         "--stop_when",
         "--tags",
         "--tensorboard",
+        "--artifact",
+        "--upload",
         "--time_limit",
         "--train_for",
         "--wandb",

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from jade.command_line import add_settings, collect_overrides
 from jade.commands import COMMANDS
-from jade.commands.base import importing_for_good, load_configuration, make_parser, parse
+from jade.commands.base import (
+    importing_for_good,
+    load_configuration,
+    make_parser,
+    parse,
+    start_relay,
+)
 from jade.commands.outcome import show
 from jade.errors import ConfigError, closest
 from jade.settings import FIELDS
@@ -41,11 +47,12 @@ def main(tokens: list[str], program: str) -> int:
         if parsed is None:
             return 0
         configuration = _configure(*parsed)
+        relay = start_relay(configuration)
         with importing_for_good():
             from jade.run import Circumstances, execute
 
         circumstances = Circumstances(
-            command=sys.argv, watch=watch, additional=parsed[0].additional
+            command=sys.argv, watch=watch, additional=parsed[0].additional, relay=relay
         )
         return show(lambda: execute(configuration, circumstances))
 
