@@ -1,11 +1,11 @@
-"""Put the code of a run into one zip, and unpack one that nobody vouches for."""
+"""Unpack the code of a run from a zip that nobody vouches for."""
 
 import shutil
 import zipfile
 from pathlib import Path, PurePosixPath
 
 from jade.errors import CheckpointError
-from jade.whole_file import ASIDE, whole_file
+from jade.whole_file import ASIDE
 
 # Far more than any project has; what is larger was not written by JADE.
 MAX_MEMBERS = 10_000
@@ -18,15 +18,6 @@ def is_plain_name(name: str) -> bool:
     path = PurePosixPath(name)
     is_plain = not path.is_absolute() and path.as_posix() == name and ".." not in path.parts
     return bool(name) and is_plain and not set(name) & set("\\:\0")
-
-
-def pack_code(folder: Path, path: Path) -> None:
-    """Write the Python files below a folder to a zip, the same bytes for the same files."""
-    with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for source in sorted(folder.rglob("*.py")):
-            name = source.relative_to(folder).as_posix()
-            # Without the time of the file, so that the same code is the same zip.
-            archive.writestr(zipfile.ZipInfo(name), source.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def unpack_code(path: Path, folder: Path) -> None:

@@ -26,9 +26,14 @@ class JadeError(Exception):
 
 
 class ConfigError(JadeError):
-    """What the user wrote cannot be run; nothing was started."""
+    """What the user wrote cannot be run; nothing was started.
+
+    Attributes:
+        problems: Each thing that is wrong, where there are several.
+    """
 
     exit_code = 2
+    problems: tuple[str, ...] = ()
 
 
 class VariableError(ConfigError):
@@ -115,4 +120,6 @@ def raise_all(problems: Sequence[str], error: type[ConfigError] = ConfigError) -
     listed = "\n".join(
         f"  {number}. {text}".replace("\n", "\n     ") for number, text in enumerate(unique, 1)
     )
-    raise error(f"{len(unique)} problems:\n{listed}")
+    raised = error(f"{len(unique)} problems:\n{listed}")
+    raised.problems = tuple(unique)
+    raise raised

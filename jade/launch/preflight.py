@@ -48,12 +48,14 @@ class Preflight:
         folders: What is written to, by name.
         devices: What trials run on.
         environ: Of the trials.
+        command_problems: What is wrong with the command that starts trials.
     """
 
     configurations: Sequence[Configuration]
     folders: Mapping[str, Path]
     devices: Sequence[str]
     environ: Mapping[str, str]
+    command_problems: Sequence[str] = ()
 
     def examine(self) -> list[Finding]:
         """Examine everything, and return what was found, problems and all."""
@@ -61,6 +63,7 @@ class Preflight:
             *(item for name, path in self.folders.items() for item in examine_folder(name, path)),
             *examine_devices(self.devices, self.environ),
             *examine_configurations(self.configurations),
+            *(Finding("command", text, "Correct it.") for text in self.command_problems),
             examine_login(self.environ),
         ]
         return list(dict.fromkeys(found))

@@ -12,7 +12,7 @@ from jade.config import Configuration, Sources, load
 from jade.errors import ConfigError
 from jade.launch.preflight import ROOT, Preflight, find_setting
 from jade.launch.wandb_sweep import WandbSweep
-from jade.sweep_file import load_sweep
+from jade.sweep import Sweep, require_sweep, telling_points
 from jade.whole_file import write_whole
 
 # The connection of the agent itself, which ends with it.
@@ -53,11 +53,17 @@ def make_workplace(
             f"{sweep_folder} cannot be made: {error.strerror}. Name another place: WANDB_DIR."
         ) from error
     notes: list[str] = []
-    configurations = load_configurations(sweep.config, sweep_folder, around, notes)
+    found = _read_sweep(sweep.config, sweep_folder, notes)
+    configurations = load_configurations(found, around, notes) if found is not None else []
+    problems = tuple(found.command.problems(folder, around)) if found is not None else ()
     root = Path(find_setting(configurations[0], ROOT)) if configurations else None
     folders = {"WANDB_DIR": sweep_folder, **({ROOT: folder / root} if root is not None else {})}
     preflight = Preflight(
-        configurations=configurations, folders=folders, devices=devices, environ=around
+        configurations=configurations,
+        folders=folders,
+        devices=devices,
+        environ=around,
+        command_problems=problems,
     )
     return Workplace(
         folder=folder,
@@ -83,23 +89,29 @@ def trial_environment(
     }
 
 
-def load_configurations(
-    config: Mapping[str, Any], sweep_folder: Path, environ: Mapping[str, str], notes: list[str]
-) -> list[Configuration]:
-    """Load the configurations of points of a sweep, as far as that can be done without classes."""
-    path = sweep_folder / "sweep.yml"
+def _read_sweep(config: Mapping[str, Any], folder: Path, notes: list[str]) -> Sweep | None:
+    path = folder / "sweep.yml"
     write_whole(path, yaml.safe_dump(dict(config), sort_keys=False).encode())
     try:
-        found = load_sweep(path)
-        if found is None:
-            raise ConfigError("it has no parameters.")
-        parser = ArgumentParser(allow_abbrev=False, add_help=False)
-        add_settings(parser)
-        arguments = collect_overrides(*parser.parse_known_args(found.command))
+        return require_sweep(path)
+    except ConfigError as error:
+        notes.append(f"The sweep is not checked, because it is not understood: {error}")
+        return None
+
+
+def load_configurations(
+    sweep: Sweep, environ: Mapping[str, str], notes: list[str]
+) -> list[Configuration]:
+    """Load the configurations of points of a sweep, as far as that can be done without classes."""
+    parser = ArgumentParser(allow_abbrev=False, add_help=False)
+    add_settings(parser)
+    try:
+        given = parser.parse_known_args(sweep.command.filled_in(environ))
+        arguments = collect_overrides(*given)
         return [
-            load(Sources(arguments=[*arguments, *point], environ=environ))
-            for point in found.points()
+            load(Sources(arguments=[*arguments, *point.overrides()], environ=environ))
+            for point in telling_points(sweep.parameters)
         ]
     except ConfigError as error:
-        notes.append(f"The configuration of the sweep was not looked at: {error}")
+        notes.append(f"The configurations of the sweep are not checked: {error}")
         return []

@@ -16,6 +16,7 @@ from jade.loggers.base import RunInfo
 from jade.loggers.wandb_logger import WandbLogger
 
 TICK_S = 1.0
+NICENESS = 10
 EXIT_LOST = 1
 
 
@@ -130,6 +131,9 @@ class _Teller(logging.Handler):
 def serve(incoming: int, outgoing: int) -> None:
     """Serve one run, whose calls come in by a pipe; return when all is done."""
     relay.ignore_signals()
+    with contextlib.suppress(OSError):
+        # Where processors are scarce, training comes first.
+        os.nice(NICENESS)
     # What training prints is printed here once more, for wandb to see.
     os.environ.setdefault("WANDB_CONSOLE", "wrap")
     # Now: training is importing torch, and has nothing to say yet.

@@ -4,7 +4,7 @@ import html
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _STEP = "iteration"
 ASK_TIMEOUT_S = 5
+REFUSED_KEY = ("error 401", "not logged in", "invalid api key", "unauthorized")
+REFUSED_RUN = ("error 403", "error 404", "permission denied", "forbidden", "not found")
 STOP_QUERY = """
 query RunStopped($entity: String, $project: String, $run: String!) {
     project(name: $project, entityName: $entity) { run(name: $run) { shouldStop stopped } }
@@ -78,6 +80,7 @@ class WandbLogger(Logger):
         try:
             self._run = self._init(run)
         except _unreachable() as error:
+            self._raise_refusal(error)
             self._run = self._init_offline(run, error)
         self._run.define_metric(_STEP, hidden=True)
         self._run.define_metric("*", step_metric=_STEP)
@@ -143,7 +146,7 @@ class WandbLogger(Logger):
 
     def _init(self, run: RunInfo) -> Any:
         import wandb
-        from wandb.errors import AuthenticationError, UsageError
+        from wandb.errors import UsageError
 
         settings = _choose_settings(self.mode, self._environ)
         # Not the method itself: wandb copies its settings, and would copy this logger with it.
@@ -155,24 +158,30 @@ class WandbLogger(Logger):
             arguments["resume"] = "allow"
         try:
             return wandb.init(settings=wandb.Settings(**settings), **arguments)
-        except AuthenticationError as error:
-            raise ConfigError(
-                f"W&B at {account.base_url(self._environ)} refuses the key: {_one_line(error)} "
-                "Run `wandb login --relogin`, set another WANDB_API_KEY, or choose --wandb offline."
-            ) from error
         except UsageError as error:
             raise ConfigError(f"W&B refuses the run: {_one_line(error)}") from error
+
+    def _raise_refusal(self, error: Exception) -> None:
+        """Raise what the user can mend: an answer that will not be another one the next time."""
+        from wandb.errors import AuthenticationError
+
+        place = account.base_url(self._environ)
+        if isinstance(error, AuthenticationError) or _says(error, REFUSED_KEY):
+            raise ConfigError(
+                f"W&B at {place} refuses the key: {_one_line(error)} Run `wandb login --relogin`, "
+                "set another WANDB_API_KEY, or choose --wandb offline."
+            ) from error
+        if _says(error, REFUSED_RUN):
+            named = f"{account.entity(self._environ)}/{account.project(self._environ)}"
+            raise ConfigError(
+                f"W&B at {place} refuses the run: {_one_line(error)} "
+                f"Do the entity and project exist, and may you write there ({named})?"
+            ) from error
 
     def _init_offline(self, run: RunInfo, error: Exception) -> Any:
         """Record offline what cannot be sent now."""
         import wandb
 
-        if _is_refusal(error):
-            named = f"{account.entity(self._environ)}/{account.project(self._environ)}"
-            raise ConfigError(
-                f"W&B at {account.base_url(self._environ)} refuses the run: {_one_line(error)} "
-                f"Do the entity and project exist, and may you write there ({named})?"
-            ) from error
         _LOG.warning(
             "W&B at %s cannot be reached (%s): this run is recorded offline. "
             "`jade sync %s` uploads it later.",
@@ -242,10 +251,10 @@ def _unreachable() -> tuple[type[Exception], ...]:
     return (CommError, TimeoutError)
 
 
-def _is_refusal(error: Exception) -> bool:
-    """Tell whether the server has answered, and will not answer otherwise the next time."""
+def _says(error: Exception, words: Iterable[str]) -> bool:
+    """Tell whether a server has answered with one of these words; wandb has one error for all."""
     text = str(error).lower()
-    return any(word in text for word in ("not found", "permission denied", "forbidden", "403"))
+    return any(word in text for word in words)
 
 
 def _one_line(error: Exception) -> str:

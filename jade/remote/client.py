@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from jade.envvars import exported
@@ -13,16 +14,21 @@ from jade.remote.reference import ProjectReference, RunReference, SweepReference
 
 TIMEOUT_S = 20
 REFUSED = (401, 403)
+SILENCE = ("did not respond in time", "deadline exceeded", "timed out")
 MISSING = ("could not find", "not found", "does not exist", "permission denied")
 
 logger = logging.getLogger(__name__)
 
 
 class Client:
-    """A connection to W&B that only reads.
+    """A connection to W&B that only reads, and waits for an answer for a limited time.
 
     Args:
         environ: Says who is logged in, and where.
+
+    Attributes:
+        url: Where W&B is.
+        timeout_s: How long it may be silent (``WANDB_HTTP_TIMEOUT``).
 
     Raises:
         ConfigError: wandb is not installed, nobody is logged in, or the key is not accepted.
@@ -32,14 +38,15 @@ class Client:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         self.url = account.base_url(self._environ)
+        given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
+        self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
         self._require_login()
-        with self.asking("W&B"):
+        with self.asking("the account"):
             import wandb
 
-            timeout = self._environ.get("WANDB_HTTP_TIMEOUT", "")
             self._api = wandb.Api(
                 overrides={"base_url": self.url},
-                timeout=int(timeout) if timeout.isdecimal() else TIMEOUT_S,
+                timeout=self.timeout_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
             )
 
@@ -66,7 +73,9 @@ class Client:
         """Find a run, as the package wandb has it."""
         path = f"{self.complete(reference)}/{reference.project}/{reference.run_id}"
         with self.asking(f"run {path}"):
-            return self._api.run(path)
+            run = self._api.run(path)
+        _tidy_up(run)
+        return run
 
     def find_sweep(self, reference: SweepReference) -> Any:
         """Find a sweep, as the package wandb has it."""
@@ -79,8 +88,10 @@ class Client:
         path = f"{self.complete(reference)}/{reference.project}"
         filters = {"sweep": sweep_id} if sweep_id else None
         with self.asking(f"project {path}"):
-            found = self._api.runs(path, filters=filters, order="+created_at", lazy=False)
-            return list(found)
+            found = list(self._api.runs(path, filters=filters, order="+created_at", lazy=False))
+        for run in found:
+            _tidy_up(run)
+        return found
 
     @contextlib.contextmanager
     def asking(self, what: str) -> Iterator[None]:
@@ -97,12 +108,26 @@ class Client:
         text = _text_of(error)
         if _status_of(error) in REFUSED or "401" in text:
             return ConfigError(
-                f"{self.url} does not accept the API key: `wandb login --relogin` stores another "
-                "one, or set WANDB_API_KEY."
+                f"W&B at {self.url} does not accept the API key: `wandb login --relogin` stores "
+                "another one, or set WANDB_API_KEY."
             )
         if _status_of(error) == 404 or any(part in text.lower() for part in MISSING):
-            return ConfigError(f"There is no {what} at {self.url}, or it may not be seen.")
-        return NetworkError(f"{self.url} cannot be asked for {what}: {text}.")
+            return ConfigError(
+                f"There is no {what} on W&B ({self.url}), or this account may not see it."
+            )
+        if isinstance(error, TimeoutError) or any(part in text for part in SILENCE):
+            return NetworkError(
+                f"W&B at {self.url} does not answer within {self.timeout_s} s, asked for {what}."
+            )
+        return NetworkError(f"W&B at {self.url} cannot be asked for {what}: {text}.")
+
+
+def _tidy_up(run: Any) -> None:
+    """Remove the empty folders that wandb makes for a run that it only looks at."""
+    folder = Path(run.dir)
+    with contextlib.suppress(OSError):
+        for path in (folder, folder.parent, folder.parent.parent):
+            path.rmdir()
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

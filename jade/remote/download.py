@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from jade.whole_file import ASIDE
 # How often a file is asked for that does not arrive as the server says it is, and how long to wait.
 ATTEMPTS = 3
 PAUSE_S = 0.5
+POLL_S = 0.1
+# How the client says that it has tried often enough by itself.
+GIVEN_UP = "giving up"
 _HEX = re.compile(r"[0-9a-f]{32}")
 
 logger = logging.getLogger(__name__)
@@ -110,6 +114,8 @@ class Downloads:
                     arrived = self._download(file, folder)
                 except (JadeError, OSError) as error:
                     problem = str(error).rstrip(".")
+                    if GIVEN_UP in problem:
+                        break
                     continue
                 problem = file.problem_of(arrived) or ""
                 if not problem:
@@ -119,9 +125,23 @@ class Downloads:
         raise NetworkError(f"{name} of {'/'.join(self._run.path)} does not arrive: {problem}.")
 
     def _download(self, file: RemoteFile, folder: Path) -> Path:
+        """Let the client download a file, as long as something arrives."""
+        path, outcome = folder / file.name, _Outcome()
+        # Not waited for in the end: the client itself tries for a quarter of an hour.
+        threading.Thread(target=outcome.record, args=(file, folder), daemon=True).start()
+        while not self._is_stalled(outcome, path):
+            if outcome.done.wait(POLL_S):
+                break
         with self._client.asking(file.name):
-            file.handle.download(root=str(folder), replace=True).close()
-        return folder / file.name
+            outcome.check()
+        return path
+
+    def _is_stalled(self, outcome: "_Outcome", path: Path) -> bool:
+        size = path.stat().st_size if path.is_file() else 0
+        now = time.monotonic()
+        if size != outcome.size:
+            outcome.size, outcome.grown_at = size, now
+        return now - outcome.grown_at > self._client.timeout_s
 
     @contextlib.contextmanager
     def _aside(self, target: Path) -> Iterator[Path]:
@@ -131,3 +151,27 @@ class Downloads:
             prefix=f".{target.name}.", suffix=ASIDE, dir=target.parent
         ) as folder:
             yield Path(folder)
+
+
+class _Outcome:
+    """What came of a download in another thread."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.size = 0
+        self.grown_at = time.monotonic()
+        self._error: Exception | None = None
+
+    def record(self, file: RemoteFile, folder: Path) -> None:
+        try:
+            file.handle.download(root=str(folder), replace=True).close()
+        except Exception as error:
+            self._error = error
+        self.done.set()
+
+    def check(self) -> None:
+        """Raise what was raised, or that nothing arrives any more."""
+        if not self.done.is_set():
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error

@@ -2,15 +2,17 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from jade.errors import JadeError
+from jade.errors import ConfigError, JadeError
 from jade.loggers.base import RunInfo
 from jade.loggers.csv_logger import CsvLogger
 from jade.metrics_table import STEP, MetricsTable
 from jade.remote.client import Client
 from jade.run_dir import RunDir
+from jade.saved_runs import load_config
+from jade.schedule import ITERATIONS, parse_amount
 
 # How JSON says what it has no numbers for.
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -30,8 +32,8 @@ def complete_metrics(client: Client, run: Any, directory: RunDir, iteration: int
         directory: Where the table is.
         iteration: Of the checkpoint from which the run goes on.
     """
-    rows = MetricsTable.load(directory.metrics).rows
-    last = max((int(row[STEP] or 0) for row in rows), default=-1)
+    steps = [int(row[STEP] or 0) for row in MetricsTable.load(directory.metrics).rows]
+    last = max(steps, default=-1)
     if last >= iteration:
         return
     try:
@@ -45,15 +47,45 @@ def complete_metrics(client: Client, run: Any, directory: RunDir, iteration: int
             error,
         )
         return
-    if not missing:
-        # Nothing need have been logged since: that is for the schedules of the run to say.
-        return
+    lost = [step for step in _expected(directory, steps, iteration) if step not in missing]
+    if lost:
+        logger.warning(
+            "metrics.csv of %s ends at iteration %d on W&B, whose history does not have the rows "
+            "of iterations %d to %d either (%d rows): they are lost.",
+            directory.run_id,
+            last,
+            lost[0],
+            lost[-1],
+            len(lost),
+        )
+    if missing:
+        _append(directory, missing)
+        logger.info("metrics.csv: %d rows behind iteration %d from W&B.", len(missing), last)
+
+
+def _append(directory: RunDir, rows: Mapping[int, Mapping[str, float]]) -> None:
     table = CsvLogger(directory.metrics)
     table.start(RunInfo(directory.run_id, directory.root, {}))
-    for step, values in missing.items():
+    for step, values in rows.items():
         table.log(values, step)
     table.finish(0)
-    logger.info("metrics.csv: %d rows behind iteration %d from W&B.", len(missing), last)
+
+
+def _expected(directory: RunDir, steps: Collection[int], iteration: int) -> range:
+    """Return the steps behind the last one at which losses should have been logged."""
+    every = load_config(directory).get("log_loss_every")
+    try:
+        amount = parse_amount(every, "log_loss_every")
+    except ConfigError:
+        return range(0)
+    number = int(amount.number)
+    if amount.unit != ITERATIONS or number != amount.number or number < 1:
+        return range(0)
+    if steps and not any(step > 0 and step % number == 0 for step in steps):
+        # Until now nothing was logged so often either.
+        return range(0)
+    last = max(steps, default=0)
+    return range((last // number + 1) * number, iteration + 1, number)
 
 
 def _read_history(client: Client, run: Any, first: int, last: int) -> dict[int, dict[str, float]]:

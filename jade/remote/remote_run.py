@@ -8,14 +8,13 @@ from pathlib import Path
 from jade import seal
 from jade.code_archive import unpack_code
 from jade.errors import CheckpointError, ConfigError, suggest
+from jade.publisher import PREFIX
 from jade.remote.client import Client
 from jade.remote.download import Downloads, RemoteFile
 from jade.remote.reference import RunReference
 from jade.run_dir import PERIODIC, RunDir
 from jade.saved_runs import BEST, LAST, PERIODICALLY, SavedCheckpoint
 
-# Below this folder the files of a run have the names that they have in its directory.
-PREFIX = "jade/"
 CODE = "code.zip"
 CHECKPOINTS = "checkpoints/"
 
