@@ -1,4 +1,4 @@
-"""Judge failures: is it one point of the sweep, or is it this machine?"""
+"""Judge failures: whether it is a point of the sweep, or this machine."""
 
 from dataclasses import dataclass, field
 

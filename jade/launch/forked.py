@@ -124,10 +124,11 @@ class Forked:
         if self._request["kind"] == MODULE:
             runpy.run_module(entry, run_name="__main__", alter_sys=True)
             return
-        code = compile(Path(entry).read_bytes(), entry, "exec", dont_inherit=True)
+        path = str(Path(entry).absolute())
         main = types.ModuleType("__main__")
-        vars(main).update(__file__=entry, __builtins__=__builtins__, __cached__=None)
+        vars(main).update(__file__=path, __builtins__=__builtins__, __cached__=None)
         sys.modules["__main__"] = main
+        code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
         exec(code, vars(main))  # noqa: S102
 
 

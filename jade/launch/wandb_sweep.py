@@ -104,11 +104,15 @@ class WandbSweep:
 
     @staticmethod
     def _ask_once() -> None:
-        """Keep wandb from repeating a question: each one that is heard takes a point."""
+        """Keep wandb from repeating a question over and over: each one that is heard takes a point.
+
+        Whether and when to ask again is for the agent to decide, which can tell what is the matter.
+        """
         import wandb
 
         known = wandb.Settings.model_fields
-        wanted = {"x_graphql_retry_max": 0, "silent": True}
+        # Not 0, which stands for the usual number: 20.
+        wanted = {"x_graphql_retry_max": 1, "silent": True}
         wandb.setup(wandb.Settings(**{k: v for k, v in wanted.items() if k in known}))
 
     def _find_private(self) -> Any:

@@ -12,6 +12,7 @@ from jade.config import Configuration, Sources, load
 from jade.errors import ConfigError
 from jade.launch.preflight import ROOT, Preflight, find_setting
 from jade.launch.wandb_sweep import WandbSweep
+from jade.settings import FILES
 from jade.sweep import Sweep, require_sweep, telling_points
 from jade.whole_file import write_whole
 
@@ -54,8 +55,11 @@ def make_workplace(
         ) from error
     notes: list[str] = []
     found = _read_sweep(sweep.config, sweep_folder, notes)
-    configurations = load_configurations(found, around, notes) if found is not None else []
-    problems = tuple(found.command.problems(folder, around)) if found is not None else ()
+    problems: list[str] = []
+    configurations: list[Configuration] = []
+    if found is not None:
+        problems += found.command.problems(folder, around)
+        configurations = load_configurations(found, around, problems)
     root = Path(find_setting(configurations[0], ROOT)) if configurations else None
     folders = {"WANDB_DIR": sweep_folder, **({ROOT: folder / root} if root is not None else {})}
     preflight = Preflight(
@@ -63,7 +67,7 @@ def make_workplace(
         folders=folders,
         devices=devices,
         environ=around,
-        command_problems=problems,
+        command_problems=tuple(problems),
     )
     return Workplace(
         folder=folder,
@@ -100,18 +104,26 @@ def _read_sweep(config: Mapping[str, Any], folder: Path, notes: list[str]) -> Sw
 
 
 def load_configurations(
-    sweep: Sweep, environ: Mapping[str, str], notes: list[str]
+    sweep: Sweep, environ: Mapping[str, str], problems: list[str]
 ) -> list[Configuration]:
-    """Load the configurations of points of a sweep, as far as that can be done without classes."""
+    """Load the configurations of points of a sweep, as far as that can be done without classes.
+
+    Args:
+        sweep: The sweep; if its program is not one of JADE, there are no configurations.
+        environ: Of the trials.
+        problems: Gets what cannot be loaded.
+    """
     parser = ArgumentParser(allow_abbrev=False, add_help=False)
     add_settings(parser)
+    given = sweep.command.filled_in(environ)
+    found = []
     try:
-        given = parser.parse_known_args(sweep.command.filled_in(environ))
-        arguments = collect_overrides(*given)
-        return [
-            load(Sources(arguments=[*arguments, *point.overrides()], environ=environ))
-            for point in telling_points(sweep.parameters)
-        ]
+        arguments = collect_overrides(*parser.parse_known_args(given))
+        for point in telling_points(sweep.parameters):
+            overrides = [*arguments, *point.overrides()]
+            if not any(override.key in FILES for override in overrides):
+                return []
+            found.append(load(Sources(arguments=overrides, environ=environ)))
     except ConfigError as error:
-        notes.append(f"The configurations of the sweep are not checked: {error}")
-        return []
+        problems.append(str(error))
+    return found
