@@ -64,7 +64,6 @@ def test_pushed_numbers_are_those_of_our_reading(push, wandb_online):
 
 
 def test_entity_project_and_name_are_chosen(push, project, wandb_online):
-    before = dict(os.environ)
     assert push("sweep.yml", "--no_check", "--project=p", "--entity=user", "--name=mine")[0] == 0
     project.write("named.yml", SWEEP + "    project: of-the-file\n    entity: user\n")
     assert push("named.yml", "--no_check")[0] == 0
@@ -73,7 +72,7 @@ def test_entity_project_and_name_are_chosen(push, project, wandb_online):
     # What one sweep was given is not left behind for the next one.
     assert places == {("user", "p"), ("user", "of-the-file"), ("team", "project")}
     assert sorted(str(s.config.get("name")) for s in wandb_online.sweeps.values())[-1] == "mine"
-    assert dict(os.environ) == before
+    assert (os.environ["WANDB_ENTITY"], os.environ["WANDB_PROJECT"]) == ("team", "project")
 
 
 def test_folder_is_pushed_as_a_whole_or_not_at_all(push, project, wandb_online):  # W5
