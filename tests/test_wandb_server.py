@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from wandb_server import WandbServer
+from wandb_server import ServedRun, WandbServer
 from wandb_server.points import draw, points
 
 
@@ -99,6 +99,24 @@ def test_the_public_api_reads_what_was_logged(wandb_online, wandb):
     assert [found.id for found in api.runs("team/project", {"config.lr": 0.5})] == ["one"]
     with pytest.raises(wandb.errors.CommError, match="Could not find"):
         api.run("team/project/three")
+
+
+def test_numbers_that_json_lacks_are_kept_and_come_back_as_text(wandb_online, wandb):
+    with wandb.init(id="one") as run:
+        run.log({"loss": float("inf"), "nested": {"deeper": float("-inf")}})
+
+    assert wandb_online.runs["one"].history[0]["loss"] == float("inf")
+    read = wandb.Api().run("team/project/one")
+    assert read.summary["loss"] == "Infinity"
+    assert [row["nested.deeper"] for row in read.scan_history()] == ["-Infinity"]
+
+
+def test_lines_that_do_not_follow_are_not_taken():
+    run = ServedRun("team", "project", "one")
+    run.take({"files": {"wandb-history.jsonl": {"offset": 0, "content": ['{"_step": 0}']}}})
+
+    with pytest.raises(ValueError, match="line 2 comes, 1 are there"):
+        run.take({"files": {"wandb-history.jsonl": {"offset": 2, "content": ['{"_step": 2}']}}})
 
 
 GRID = """
