@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import md5
 from itertools import islice
 from pathlib import Path
 from urllib.error import HTTPError
@@ -79,7 +80,8 @@ def test_files_are_overwritten_in_place_and_come_back(wandb_online, wandb, tmp_p
     read.file("jade/last.pt").download(root=str(tmp_path / "down")).close()
     assert (tmp_path / "down" / "jade" / "last.pt").read_bytes() == b"second"
     # W&B answers for files that are not there, too.
-    assert read.file("missing").size == 0
+    assert (read.file("missing").size, read.file("missing").md5) == (0, "0")
+    assert read.file("jade/last.pt").md5 == base64.b64encode(md5(b"second").digest()).decode()
 
 
 def test_the_public_api_reads_what_was_logged(wandb_online, wandb):
@@ -154,6 +156,8 @@ def test_each_point_of_a_grid_is_handed_out_once(wandb_online, wandb):
         {"a": {"x": None}, "b": 1},
         {"a": {"x": None}, "b": 2.5},
     ]
+    # Whole numbers come as such, as those of W&B's own server do.
+    assert "1.0" not in repr(commands)
     assert sorted(given["run_id"] for given in commands) == sorted(wandb_online.runs)
     assert {given["program"] for given in commands} == {"train.py"}
     assert {given["type"] for given in commands} == {"run"}
@@ -169,6 +173,7 @@ def test_a_sweep_ends_when_all_its_runs_have_ended(wandb_online, wandb):
     assert idle.heartbeat() == []
     assert wandb_online.runs[second["run_id"]].state == "crashed"
     assert busy.heartbeat(first["run_id"]) == []
+    assert idle.heartbeat() == []
 
     assert busy.heartbeat() == [{"type": "exit"}]
     assert idle.heartbeat() == [{"type": "exit"}]
