@@ -123,7 +123,7 @@ def assemble(
     """
     datasets = Datasets(resolved.data, seed) if datasets is None else datasets
     architectures = Architectures(resolved.index, resolved.architecture_file)
-    trainer = _build_trainer(resolved.model, datasets, architectures, device)
+    trainer = build_trainer(resolved.model, datasets, architectures, device)
     if resolved.settings.load is not None:
         load_weights(trainer, resolved.settings)
     trainer._losses = LossWindow(stop_on_nan=resolved.settings.stop_on_nan)
@@ -131,18 +131,19 @@ def assemble(
     for name, blueprint in resolved.evaluations.items():
         # Each evaluation draws from a generator of its own: adding one changes no other.
         with isolated_rng(derive(seed, "initialize", name)):
-            evaluations[name] = _build_evaluation(name, blueprint, trainer, datasets)
+            evaluations[name] = build_evaluation(name, blueprint, trainer, datasets)
         if resolved.settings.dry_run:
             evaluations[name].max_batches = 1
     return Assembled(trainer, evaluations, datasets, device)
 
 
-def _build_trainer(
+def build_trainer(
     blueprint: Blueprint,
     datasets: Mapping[str, Any],
     architectures: Architectures,
     device: torch.device,
 ) -> Trainer:
+    """Build a trainer by its own ``initialize``, and put all that it holds on the device."""
     trainer: Trainer = blueprint.target(
         datasets=datasets, architectures=architectures, device=device
     )
@@ -159,9 +160,10 @@ def _build_trainer(
     return trainer
 
 
-def _build_evaluation(
+def build_evaluation(
     name: str, blueprint: Blueprint, trainer: Trainer, datasets: Mapping[str, Any]
 ) -> Evaluation:
+    """Build an evaluation of a trainer by its own ``initialize``."""
     evaluation: Evaluation = blueprint.target(name, trainer, datasets)
     evaluation.initialize(**blueprint.build_params())
     return evaluation

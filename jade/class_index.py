@@ -160,6 +160,33 @@ class ClassIndex:
         return f"There is no class {name!r} in {folders}torch or torchvision.{hint}{broken}"
 
 
+class RememberedClasses(ClassIndex):
+    """An index that looks for each class once, for those who resolve many configurations.
+
+    Files that are edited meanwhile are not noticed.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path], folder: Path = Path(), fence: Fence | None = None
+    ) -> None:
+        self._found: dict[str, type] = {}
+        self._found_in_files: dict[tuple[Path, str], type] = {}
+        super().__init__(roots, folder, fence)
+
+    def find(self, name: str) -> type:
+        """Find a class as ``ClassIndex.find`` does."""
+        if name not in self._found:
+            self._found[name] = super().find(name)
+        return self._found[name]
+
+    def find_in_file(self, path: Path, class_name: str) -> type:
+        """Find a class as ``ClassIndex.find_in_file`` does."""
+        key = (path, class_name)
+        if key not in self._found_in_files:
+            self._found_in_files[key] = super().find_in_file(path, class_name)
+        return self._found_in_files[key]
+
+
 def default_roots(files: Iterable[Any], folder: Path = Path()) -> list[Path]:
     """Find the folder ``modules`` in a project's folder, else above the given files."""
     starts = [folder.resolve()]

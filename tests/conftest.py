@@ -2,14 +2,14 @@
 
 import os
 import random
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 import torch
-from wandb_server import WandbServer
+from wandb_fixtures import wandb_online, wandb_server
 
+__all__ = ["wandb_online", "wandb_server"]
 ROOT = Path(__file__).parent.parent
 # Variables that would change what a run does.
 MEANINGFUL = ("WANDB_", "DEVICE", "EXPERIMENTS_ROOT", "DATA_ROOT", "NUM_WORKERS", "JADE_", "SLURM_")
@@ -32,25 +32,6 @@ def seeded():
     torch.set_num_threads(1)
     random.seed(0)
     torch.manual_seed(0)
-
-
-@pytest.fixture
-def wandb_server():
-    """A W&B-compatible server on 127.0.0.1; a request that it does not know fails the test."""
-    with WandbServer() as server:
-        yield server
-    assert server.unknown == []
-
-
-@pytest.fixture
-def wandb_online(wandb_server, monkeypatch, tmp_path):
-    """The same server, and an environment in which W&B logs to it: here and in child processes."""
-    for name, value in wandb_server.environ(tmp_path / "home").items():
-        monkeypatch.setenv(name, value)
-    yield wandb_server
-    # The client's process keeps the settings and the connections of its first use.
-    if "wandb" in sys.modules:
-        sys.modules["wandb"].teardown()
 
 
 class Project:

@@ -15,6 +15,8 @@ from wandb_server.world import World
 
 FILE_STREAM = re.compile(r"/files/([^/]+)/([^/]+)/([^/]+)/file_stream")
 STORAGE = re.compile(r"/storage/([^/]+)/([^/]+)/([^/]+)/(.+)")
+BLOB = re.compile(r"/blobs/([^/]+)/([^/]+)/([^/]+)/([^/]+)")
+MANIFEST = re.compile(r"/manifests/([^/]+)")
 OPERATION = re.compile(r"(?:query|mutation)\s+(\w+)")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
@@ -43,6 +45,8 @@ class Desk:
             return f"file_stream {unquote(found[3])}"
         if found := STORAGE.fullmatch(path):
             return f"{method.lower()} {unquote(found[3])}/{unquote(found[4])}"
+        if found := BLOB.fullmatch(path):
+            return f"{method.lower()} artifact/{unquote(found[4])}"
         return f"{method.lower()} {path}"
 
     @staticmethod
@@ -54,6 +58,7 @@ class Desk:
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Answer one request."""
+        name = ""
         try:
             description = self.describe(method, path, body)
             kind, _, name = description.partition(" ")
@@ -63,8 +68,9 @@ class Desk:
                 return fault.status, {"Retry-After": "1"}, b"a fault was wished for"
             return self._route(method, urlsplit(path).path, headers, body)
         except RefusalError as refusal:
-            errors = [{"message": str(refusal)}]
-            return as_json({"data": refusal.data, "errors": errors}, refusal.status)
+            place = name[:1].lower() + name[1:]
+            errors = [{"message": str(refusal), "path": [place]}]
+            return as_json({"data": {place: None}, "errors": errors}, refusal.status)
         except Exception:
             self._world.unknown.append(f"{method} {path}: {traceback.format_exc()}")
             return as_json({"errors": [{"message": "the server has failed"}]}, 400)
@@ -77,7 +83,14 @@ class Desk:
             self._check_key(headers)
             return self._file_stream(tuple(map(unquote, found.groups())), json.loads(body or b"{}"))
         if found := STORAGE.fullmatch(path):
-            return self._storage(method, tuple(map(unquote, found.groups())), headers, body)
+            return self._run_file(method, tuple(map(unquote, found.groups())), headers, body)
+        if found := BLOB.fullmatch(path):
+            entity, project, digest, _ = map(unquote, found.groups())
+            blobs = self._world.artifacts.blobs(entity, project)
+            return self._content(method, blobs, digest, headers, body)
+        if found := MANIFEST.fullmatch(path):
+            artifact = self._world.artifacts.by_id(unquote(found[1]))
+            return self._content(method, vars(artifact), "manifest", headers, body)
         if not path.startswith("/sdk/otel"):
             self._world.unknown.append(f"{method} {path}")
         return as_json({"errors": [{"message": f"{path} not found"}]}, 404)
@@ -110,7 +123,7 @@ class Desk:
             stopped = run.is_asked_to_stop
         return as_json({"exitcode": None, "limits": {}, "stopped": stopped})
 
-    def _storage(
+    def _run_file(
         self, method: str, found: tuple[str, ...], headers: dict[str, str], body: bytes
     ) -> Answer:
         *key, name = found
@@ -119,9 +132,17 @@ class Desk:
             return 404, {}, b"no such run"
         if method == "PUT":
             with self._world.lock:
-                run.store(name, body)
+                run.note_upload(name)
+        return self._content(method, run.files, name, headers, body)
+
+    def _content(
+        self, method: str, place: dict[str, Any], name: str, headers: dict[str, str], body: bytes
+    ) -> Answer:
+        if method == "PUT":
+            with self._world.lock:
+                place[name] = body
             return 200, {}, b""
-        content = run.files.get(name)
+        content = place.get(name)
         return (404, {}, b"no such file") if content is None else self._piece(content, headers)
 
     @staticmethod

@@ -5,7 +5,7 @@ import hashlib
 import json
 import mimetypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +15,7 @@ from wandb_server.runs import EVENTS, HISTORY, OUTPUT, ServedRun, storage_id
 from wandb_server.world import Key, World, new_id
 
 Variables = dict[str, Any]
+VERSIONS = {"min_cli_version": "0.31.0", "max_cli_version": "99.0.0"}
 # What a mutation of a run may change, and how it is called here.
 CHANGES = {
     "groupName": "group",
@@ -74,17 +75,26 @@ def sampled_history(run: ServedRun, spec: dict[str, Any]) -> list[dict[str, Any]
     return sample(rows, spec.get("samples") or 500)
 
 
+def flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a row; those of nested mappings under names with dots."""
+    for name, value in row.items():
+        if isinstance(value, dict) and "_type" not in value:
+            yield from ((f"{name}.{rest}", inner) for rest, inner in flat(value))
+        else:
+            yield name, value
+
+
 def history_keys(run: ServedRun) -> dict[str, Any] | None:
     """Describe which metrics there are."""
     rows = run.history
     if not rows:
         return None
     keys: dict[str, Any] = {}
-    for row in rows:
-        for name, value in row.items():
-            kind = "number" if isinstance(value, int | float) else "string"
-            entry = keys.setdefault(name, {"typeCounts": [{"type": kind, "count": 0}]})
-            entry["typeCounts"][0]["count"] += 1
+    for name, value in (pair for row in rows for pair in flat(row)):
+        kind = "number" if isinstance(value, int | float) else "string"
+        entry = keys.setdefault(name, {"typeCounts": [{"type": kind, "count": 0}]})
+        entry["typeCounts"][0]["count"] += 1
+        entry["previousValue"] = value
     return {"sets": [], "keys": keys, "lastStep": rows[-1]["_step"]}
 
 
@@ -99,11 +109,13 @@ class RunOperations:
             "GetViewer": self._viewer,
             "GetDefaultEntity": self._viewer,
             "ServerFeaturesQuery": lambda query, values: {"serverInfo": {"features": []}},
+            "ServerInfo": lambda query, values: {"serverInfo": {"cliVersionInfo": VERSIONS}},
             "OrganizationCoreWeaveOrganizationID": self._organization,
             "GetProject": self._project,
             "GetProjects": self._projects,
             "CreateProject": self._create_project,
             "IsProjectReadOnly": self._project,
+            "Project": self._project,
             "UpsertBucket": self._upsert_bucket,
             "RunResumeStatus": self._resume_status,
             "CreateRunFiles": self._create_run_files,

@@ -134,8 +134,7 @@ class ServedRun:
         elif not self.has_ended:
             self.state = "killed" if self.is_asked_to_stop else "crashed"
 
-    def store(self, name: str, content: bytes) -> None:
-        """Keep a file that has arrived as a whole."""
-        self.files[name] = content
+    def note_upload(self, name: str) -> None:
+        """Note that a file has arrived as a whole."""
         self.num_uploads[name] += 1
         self.uploaded_at[name] = now()

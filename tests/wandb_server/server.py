@@ -1,10 +1,13 @@
 """The W&B-compatible server as tests see it."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wandb_server.artifact_operations import ArtifactOperations
+from wandb_server.artifacts import ServedArtifact
 from wandb_server.desk import Desk
 from wandb_server.door import Door
 from wandb_server.faults import Faults
@@ -14,6 +17,14 @@ from wandb_server.sweep_operations import SweepOperations
 from wandb_server.sweeps import ServedAgent, ServedSweep
 from wandb_server.world import World
 
+# The agent looks every five seconds, which cannot be set.
+QUICK_AGENT = """
+import sys
+from wandb.cli.cli import cli
+from wandb.wandb_agent import Agent
+Agent.POLL_INTERVAL = 0.2
+cli(["agent", *sys.argv[1:]])
+"""
 API_KEY = "0123456789abcdef" * 2 + "01234567"
 
 
@@ -28,7 +39,9 @@ class WandbServer:
         self.faults = Faults()
         runs = RunOperations(self.world, lambda: self.base_url)
         sweeps = SweepOperations(self.world, runs)
-        self._desk = Desk(self.world, {**runs.table, **sweeps.table}, API_KEY, self.faults)
+        artifacts = ArtifactOperations(self.world, lambda: self.base_url)
+        table = {**runs.table, **sweeps.table, **artifacts.table}
+        self._desk = Desk(self.world, table, API_KEY, self.faults)
         self._door = Door(self._desk, self.faults)
 
     def __enter__(self) -> "WandbServer":
@@ -79,6 +92,13 @@ class WandbServer:
         with self.world.lock:
             return dict(self.world.agents)
 
+    @property
+    def artifacts(self) -> dict[str, ServedArtifact]:
+        """The artifacts of all projects as ``collection:v0``."""
+        with self.world.lock:
+            found = [a for a in self.world.artifacts.artifacts if a.state == "COMMITTED"]
+            return {f"{artifact.collection}:v{artifact.version}": artifact for artifact in found}
+
     def environ(self, home: Path) -> dict[str, str]:
         """Return the variables with which the client talks to this server and to nobody else."""
         folders = {
@@ -99,6 +119,12 @@ class WandbServer:
             "WANDB_PROJECT": "project",
             "WANDB_ERROR_REPORTING": "false",
         }
+
+    def agent_command(self, sweep_id: str, *options: str) -> list[str]:
+        """Return the command of ``wandb agent`` for a sweep, but one that does not dawdle."""
+        sweep = self.sweeps[sweep_id]
+        path = f"{sweep.entity}/{sweep.project}/{sweep.id}"
+        return [sys.executable, "-c", QUICK_AGENT, *options, path]
 
     def open_door(self) -> None:
         """Listen, on the same port as before."""

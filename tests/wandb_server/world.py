@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from wandb_server.artifacts import ArtifactStore
 from wandb_server.refusal import RefusalError
 from wandb_server.runs import ServedRun, storage_id
 from wandb_server.sweeps import ServedAgent, ServedSweep, as_go_writes
@@ -31,13 +32,14 @@ class World:
         self.runs: dict[Key, ServedRun] = {}
         self.sweeps: dict[Key, ServedSweep] = {}
         self.agents: dict[str, ServedAgent] = {}
+        self.artifacts = ArtifactStore()
         self.unknown: list[str] = []
         self.silence_s = 20.0
 
     def create_project(self, entity: str, project: str) -> None:
         """Create a project of an entity that exists, as the first run or sweep in it does."""
         if entity not in self.entities:
-            raise RefusalError(f"entity {entity} not found during upsert", status=404)
+            raise RefusalError(f"entity {entity} not found during upsertBucket", status=404)
         if (entity, project) not in self.projects:
             self.projects.append((entity, project))
 
@@ -111,18 +113,18 @@ class World:
         if sweep.requeued:
             run = self.runs[(sweep.entity, sweep.project, sweep.requeued.popleft())]
             run.state = "pending"
-            return self._hand_out(agent, sweep, run)
+            return self._hand_out(agent, sweep, run, "resume")
         point = None if sweep.state == "FINISHED" else sweep.next_point()
         if point is not None:
             run = self.add_run((sweep.entity, sweep.project, new_id()))
             run.sweep = sweep.id
             run.raw_config = {name: {"value": value} for name, value in point.items()}
             sweep.runs.append(run.id)
-            return self._hand_out(agent, sweep, run)
+            return self._hand_out(agent, sweep, run, "run")
         return self._wait_or_exit(agent, sweep)
 
     def _hand_out(
-        self, agent: ServedAgent, sweep: ServedSweep, run: ServedRun
+        self, agent: ServedAgent, sweep: ServedSweep, run: ServedRun, command: str
     ) -> list[dict[str, Any]]:
         agent.runs.add(run.id)
         agent.num_runs += 1
@@ -130,7 +132,7 @@ class World:
             name: {"value": as_go_writes(item["value"])} for name, item in run.raw_config.items()
         }
         program = sweep.config.get("program")
-        return [{"type": "run", "run_id": run.id, "program": program, "args": args}]
+        return [{"type": command, "run_id": run.id, "program": program, "args": args}]
 
     def _wait_or_exit(self, agent: ServedAgent, sweep: ServedSweep) -> list[dict[str, Any]]:
         self.give_up_silent_agents(sweep)
