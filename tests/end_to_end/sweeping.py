@@ -43,10 +43,10 @@ def make_sweep(server, parameters, macros=("${args}",), **more) -> str:
     return server.create_sweep(yaml.safe_dump(sweep))
 
 
-def start_agent(*arguments: str, cwd: Path, **variables: str) -> subprocess.Popen:
+def start_agent(server, sweep, *options: str, cwd: Path, **variables: str) -> subprocess.Popen:
     """Start `wandb agent`, with what it and its runs print in one pipe."""
     return subprocess.Popen(
-        [sys.executable, "-m", "wandb", "agent", *arguments],
+        server.agent_command(sweep, *options),
         cwd=cwd,
         env=environment(**variables),
         stdout=subprocess.PIPE,
@@ -55,8 +55,8 @@ def start_agent(*arguments: str, cwd: Path, **variables: str) -> subprocess.Pope
     )
 
 
-def run_agent(*arguments: str, cwd: Path, **variables: str) -> str:
+def run_agent(server, sweep, *options: str, cwd: Path, **variables: str) -> str:
     """Let `wandb agent` come to its end, and return what was printed."""
-    agent = start_agent(*arguments, cwd=cwd, **variables)
+    agent = start_agent(server, sweep, *options, cwd=cwd, **variables)
     output, _ = agent.communicate(timeout=120)
     return output

@@ -75,7 +75,9 @@ def test_swept_values_take_effect_however_the_command_passes_them(sweep_project,
         {"program": "train.py", "method": "grid", "parameters": {**values, **SWEPT}}
     )
     sweeps.append(wandb_online.create_sweep(text))
-    agents = [start_agent("--count", "1", sweep, cwd=sweep_project.root) for sweep in sweeps]
+    agents = [
+        start_agent(wandb_online, sweep, "--count", "1", cwd=sweep_project.root) for sweep in sweeps
+    ]
     outputs = [agent.communicate(timeout=120)[0] for agent in agents]
 
     for sweep, output in zip(sweeps, outputs, strict=True):
@@ -117,7 +119,7 @@ def test_two_agents_share_a_grid_without_a_point_twice(sweep_project, wandb_onli
     )
     (sweep,) = wandb_online.sweeps
     assert sweep in made.stderr
-    agents = [start_agent(f"team/project/{sweep}", cwd=sweep_project.root) for _ in range(2)]
+    agents = [start_agent(wandb_online, sweep, cwd=sweep_project.root) for _ in range(2)]
     outputs = [agent.communicate(timeout=120)[0] for agent in agents]
     runs = [wandb_online.runs[run_id] for run_id in wandb_online.sweeps[sweep].runs]
     assert [run.state for run in runs] == ["finished"] * 4, outputs
@@ -144,7 +146,7 @@ def test_sweep_files_of_the_examples_run_unchanged(wandb_online, tmp_path, mnist
     )
     (sweep,) = wandb_online.sweeps
     variables = {"DATA_ROOT": str(mnist_root), "NUM_WORKERS": "0"}
-    agent = start_agent("--count", "1", sweep, cwd=here, **variables)
+    agent = start_agent(wandb_online, sweep, "--count", "1", cwd=here, **variables)
     # Ten epochs would take minutes: what is seen once it trains is enough.
     wandb_online.wait_until(lambda: any(run.files for run in wandb_online.runs.values()))
     (run_id,) = wandb_online.sweeps[sweep].runs
@@ -167,7 +169,7 @@ def read_text(path):
 
 def test_key_that_fits_nothing_fails_before_wandb_is_touched(sweep_project, wandb_online):
     sweep = make_sweep(wandb_online, {"model.params.lrr": {"value": 0.1}})
-    output = run_agent("--count", "1", sweep, cwd=sweep_project.root)
+    output = run_agent(wandb_online, sweep, "--count", "1", cwd=sweep_project.root)
     assert "'lrr'" in output
     assert "Did you mean 'model.params.lr'?" in output
     assert not (sweep_project.root / "experiments").exists()
@@ -176,7 +178,7 @@ def test_key_that_fits_nothing_fails_before_wandb_is_touched(sweep_project, wand
 
 def test_run_that_the_server_wants_to_end_is_stopped_not_preempted(sweep_project, wandb_online):
     sweep = make_sweep(wandb_online, {"epochs": {"value": 1_000_000}})
-    agent = start_agent("--count", "1", sweep, cwd=sweep_project.root)
+    agent = start_agent(wandb_online, sweep, "--count", "1", cwd=sweep_project.root)
     directory = wait_for_training(wandb_online, sweep, sweep_project.root)
     wandb_online.stop_run(directory.run_id)
     output, _ = agent.communicate(timeout=120)
@@ -187,7 +189,7 @@ def test_run_that_the_server_wants_to_end_is_stopped_not_preempted(sweep_project
     assert run.summary["run/status"] == "stopped"
 
 
-EPOCHS = 1500
+EPOCHS = 700
 
 
 def test_preempted_run_is_handed_out_again_and_ends_as_if_nothing_had_happened(
@@ -197,7 +199,7 @@ def test_preempted_run_is_handed_out_again_and_ends_as_if_nothing_had_happened(
     swept = {"epochs": {"value": EPOCHS}, "seed": {"values": [3]}}
     sweep = make_sweep(wandb_online, swept, ["--backup_every=100 iterations"])
     here = sweep_project.root
-    agent = start_agent("--forward-signals", "--count", "1", sweep, cwd=here)
+    agent = start_agent(wandb_online, sweep, "--forward-signals", "--count", "1", cwd=here)
     directory = wait_for_training(wandb_online, sweep, here)
     agent.send_signal(signal.SIGTERM)
     output, _ = agent.communicate(timeout=120)
@@ -205,7 +207,7 @@ def test_preempted_run_is_handed_out_again_and_ends_as_if_nothing_had_happened(
     assert (run.state, run.exit_code) == ("preempted", 75), output
     assert 0 < run.summary["run/iterations"] < 3 * EPOCHS
 
-    output = run_agent("--count", "1", sweep, cwd=here)
+    output = run_agent(wandb_online, sweep, "--count", "1", cwd=here)
     assert run.state == "finished", output
     steps = [row["iteration"] for row in run.history]
     assert steps == sorted(set(steps))
