@@ -11,6 +11,7 @@
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
      |    +-- MisfitError     exit code 2: it does not fit the code or configuration
      +-- RunInUseError      exit code 1: another process owns the run directory
+     +-- NetworkError       exit code 1: W&B cannot be reached, or does not answer as it should
      +-- TrainingError      exit code 1: training cannot go on
           +-- NonFiniteLossError  a loss item became NaN or infinite
 """
@@ -61,6 +62,10 @@ class MisfitError(CheckpointError, ConfigError):
 
 class RunInUseError(JadeError):
     """Another process owns the run: nothing is wrong with the configuration, and time helps."""
+
+
+class NetworkError(JadeError):
+    """W&B cannot be reached or does not answer: nothing is wrong with the request, time helps."""
 
 
 class TrainingError(JadeError):

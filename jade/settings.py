@@ -67,7 +67,8 @@ class Settings:
     load: str | None = _setting(
         metavar="CKPT",
         group=INPUTS,
-        help="start from the weights of a checkpoint, a run (directory or id) or a model file",
+        help="start from the weights of a checkpoint, a run (directory, id, entity/project/id on "
+        "W&B) or a model file",
     )
     load_strict: bool = _setting(
         default=True, group=INPUTS, help="whether all weights must fit; false loads those that do"
