@@ -164,6 +164,22 @@ def test_push_without_a_login_says_how_to_get_one(push, monkeypatch):
     assert "There is no login for http://127.0.0.1:9: run `wandb login`" in text
 
 
+def test_push_without_wandb_says_how_to_install_it(push, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, text = push()
+    assert code == 2
+    assert "pip install 'jade-trainer[wandb]'" in text
+
+
+def test_proxy_is_left_to_the_client():
+    from jade.sweep_registration import require_account
+
+    environ = {"WANDB_API_KEY": "x" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    assert require_account({**environ, "HTTP_PROXY": "http://127.0.0.1:8"}) == "http://127.0.0.1:9"
+
+
 def test_wrong_file_is_refused_before_wandb_is_touched(push, project, monkeypatch):
     assert "sweep.yml does not exist" in push("no/sweep.yml")[1]
     assert push("modules")[1].startswith("jade: error: There is no sweep file in modules")
