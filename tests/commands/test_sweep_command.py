@@ -75,6 +75,13 @@ def test_entity_project_and_name_are_chosen(push, project, wandb_online):
     assert (os.environ["WANDB_ENTITY"], os.environ["WANDB_PROJECT"]) == ("team", "project")
 
 
+def test_our_own_section_stays_at_home(push, project, wandb_online):
+    project.write("own.yml", SWEEP + "    jade: {repetitions: 3}\n")
+    assert push("own.yml", "--no_check")[0] == 0
+    (sweep,) = wandb_online.sweeps.values()
+    assert "jade" not in sweep.config
+
+
 def test_folder_is_pushed_as_a_whole_or_not_at_all(push, project, wandb_online):  # W5
     project.write("sweeps/a.yml", SWEEP)
     project.write("sweeps/model.yml", "class: X\n")
