@@ -1,6 +1,7 @@
 """Check a sweep for a command, and show what was found out about it."""
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,18 @@ def check(
     with importing_for_good():
         from jade.sweep_check import check_sweep
 
-    return check_sweep(sweep, overrides, num_samples)
+    on_point = _count_aloud if sys.stderr.isatty() else lambda _: None
+    try:
+        return check_sweep(sweep, overrides, num_samples, on_point)
+    finally:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def _count_aloud(number: int) -> None:
+    """Show on a terminal how far a check is; a thousand points take half a minute."""
+    if number % 10 == 0:
+        print(f"\r{number:,} points checked", end="", file=sys.stderr, flush=True)
 
 
 def show_report(sweep: "Sweep", report: "SweepReport") -> None:
