@@ -20,6 +20,8 @@ from jade.sweep import Point, Sweep, sample_of, telling_points
 # A larger grid is checked at some of its points only, unless more are asked for.
 LARGEST_GRID = 2000
 DEFAULT_SAMPLES = 50
+# What decides how a trainer is built.
+DECISIVE = ("modules", "arch_impl", "model", "data", "eval")
 # So many points are enough to see what they have in common.
 MAX_LISTED = 3
 
@@ -123,6 +125,7 @@ class _SweepCheck:
         self._impossible: dict[str, Impossible] = {}
         self._report = SweepReport(notes=list(sweep.notes))
         self._knows_metrics = False
+        self._built: dict[str, Built] = {}
 
     def run(self, num_samples: int | None, on_point: Callable[[int], None]) -> SweepReport:
         report = self._report
@@ -142,8 +145,7 @@ class _SweepCheck:
                 self._blame(text, text, point)
             return
         wants_metrics = self._sweep.metric is not None and not self._knows_metrics
-        with exported(resolved.configuration.environ):
-            built = self._builder.build(resolved, with_metrics=wants_metrics)
+        built = self._build(resolved, with_metrics=wants_metrics)
         self._report.add_size(built.num_parameters)
         for reason in built.untried:
             self._report.untried[reason] = self._report.untried.get(reason, 0) + 1
@@ -152,6 +154,15 @@ class _SweepCheck:
         elif wants_metrics:
             self._knows_metrics = True
             self._check_metric(resolved, built)
+
+    def _build(self, resolved: Resolved, *, with_metrics: bool) -> Built:
+        """Build what a point describes; points that differ only in the seed or the like, once."""
+        parts = {key: resolved.expanded.get(key) for key in DECISIVE}
+        key = repr((parts, with_metrics))
+        if key not in self._built:
+            with exported(resolved.configuration.environ):
+                self._built[key] = self._builder.build(resolved, with_metrics=with_metrics)
+        return self._built[key]
 
     def _blame(self, sort: str, reason: str, point: Point) -> None:
         self._impossible.setdefault(sort, Impossible(reason)).points.append(point)

@@ -114,6 +114,19 @@ def test_every_point_of_a_grid_is_checked(check):
     assert "2 points checked (all)" in text
 
 
+def test_points_that_differ_in_the_seed_are_built_once(project, check):
+    path = project.root / "modules/models/line.py"
+    source = path.read_text()
+    body = next(text for text in source.splitlines() if "self.net = self" in text)
+    indent = body[: len(body) - len(body.lstrip())]
+    path.write_text(source.replace(body, f"{indent}open('built', 'a').write('x')\n{body}"))
+    code, text = check("seed", "{values: [1, 2, 3]}", method="grid", metric="Error")
+    assert code == 0, text
+    assert "3 points checked" in text
+    # Once with the names of metrics, once without.
+    assert (project.root / "built").read_text() == "xx"
+
+
 def test_large_grid_is_checked_at_some_points(check):
     code, text = check(method="grid", spec="{min: 1, max: 1000000}", flags=["--samples", "3"])
     assert code == 0, text
