@@ -6,7 +6,7 @@ COMMANDS = {
     "resume": "continue a run that was stopped, killed or has failed, exactly where it was left",
     "verify-resume": "kill and resume a training, and see whether it ends the same bit by bit",
     "check": "check a configuration, or a whole sweep, without running anything",
-    "sweep": "register a sweep with W&B: jade sweep push FILE",
+    "sweep": "run a sweep on this machine, look after it, or register it with W&B",
     "agent": "run the trials of a W&B sweep on this machine",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",

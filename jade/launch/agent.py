@@ -331,7 +331,7 @@ class Agent:
         elif self._options.is_warm:
             self._launcher.prepare(program)
         else:
-            program = _as_ordinary(program)
+            program = program.as_ordinary()
         self._launcher.start(trial.run_id, program, trial.output.fileno())
 
     def _make_trial(self, order: Order, slot: Slot) -> Trial:
@@ -454,10 +454,6 @@ class Agent:
         if text not in self._said:
             self._said.add(text)
             self._report(text)
-
-
-def _as_ordinary(program: Program) -> Program:
-    return Program(arguments=program.command, environ=program.environ, folder=program.folder)
 
 
 def _goal(metric: Any) -> str:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Launcher:
         on_note: Called with what somebody should know.
         log_path: Where the server writes what imports print.
         modules: What is imported before the first program starts.
+        environ: What the server has in its environment besides ours: what only counts when a
+            process begins, such as the settings of the allocator.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Launcher:
         on_note: Callable[[str], None],
         log_path: Path,
         modules: Sequence[str] = WARM_MODULES,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        self._environ = {**os.environ, **(environ or {})}
         self._on_end = on_end
         self._on_note = on_note
         self._log_path = log_path
@@ -97,7 +101,7 @@ class Launcher:
             server.close()
 
     def _start_server(self) -> "_Server":
-        return _Server(self._log_path, self._modules, self._hear)
+        return _Server(self._log_path, self._modules, self._environ, self._hear)
 
     def _send(self, key: str) -> None:
         program, output = self._waiting[key]
@@ -161,6 +165,7 @@ class _Server:
         self,
         log_path: Path,
         modules: Sequence[str],
+        environ: Mapping[str, str],
         hear: "Callable[[_Server, dict[str, Any]], None]",
     ) -> None:
         ours, theirs = socket.socketpair()
@@ -169,6 +174,7 @@ class _Server:
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jade.launch.warm_server", str(theirs.fileno()), *modules],
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
