@@ -10,6 +10,7 @@ from jade.launch.local_sweep import Setup
 from jade.launch.preflight import ROOT, find_setting
 from jade.launch.sweep_folder import SweepFolder
 from jade.overrides import Override
+from jade.runs import default_root
 from jade.settings import AMOUNT, FIELDS, FILES, INPUTS
 from jade.sweep import Sweep
 
@@ -42,7 +43,7 @@ def make_setup(
     around = {key: value for key, value in environ.items() if key not in STRANGE}
     overrides = read_overrides(sweep, others, around)
     configuration = _load_first(sweep, overrides, around)
-    root = Path(find_setting(configuration, ROOT)) if configuration is not None else Path()
+    root = default_root() if configuration is None else Path(find_setting(configuration, ROOT))
     folder = SweepFolder.of((Path.cwd() / root).absolute(), name)
     arguments: list[str] = []
     if configuration is not None:

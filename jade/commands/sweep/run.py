@@ -35,6 +35,7 @@ def main(tokens: list[str], program: str) -> int:
     namespace, rest = parsed
     sweep = _find_sweep(rest, program)
     _check_numbers(namespace)
+    _seconds(namespace.grace)
     others = _without(own, [token for token in tokens if token != str(sweep.path)])
     return _Command(sweep, namespace, others).run()
 
@@ -64,6 +65,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> dict[str, bool]:
     add("group_to_wandb", help="let runs log to W&B, too, in one group")
     add("confirm", help="show what will be run, and wait for a yes")
     add("no_check", help="do not try the points of the sweep first")
+    add("grace", metavar="AMOUNT", help="how long a run may take to stop (default: 30 seconds)")
     add("cold", help="start each run as an ordinary process")
     return flags
 
@@ -221,9 +223,12 @@ class _Command:
         given, sweep = self._given, self._sweep
         searches: dict[str, Any] = {"random": RandomSearch, "bayes": BayesSearch}
         search = searches.get(sweep.method)
+        grace_s = _seconds(given.grace)
         options = RunnerOptions(
             count=given.count,
             retry=given.retry,
+            grace_s=RunnerOptions.grace_s if grace_s is None else grace_s,
+            kill_delay_s=RunnerOptions.kill_delay_s if grace_s is None else grace_s,
             is_warm=not given.cold,
             server_environ={**ALLOCATOR, **{k: v for k, v in os.environ.items() if k in ALLOCATOR}},
         )
@@ -236,6 +241,17 @@ class _Command:
         with _signals_go_to(runner), SweepDisplay(runner, study, sweep) as display:
             code = runner.run()
         return display.conclude(code)
+
+
+def _seconds(text: str | None) -> float | None:
+    from jade.schedule import SECONDS, parse_amount
+
+    if text is None:
+        return None
+    amount = parse_amount(text, "--grace")
+    if amount.unit != SECONDS:
+        raise ConfigError(f"--grace: {text!r} is no time. Write '2 minutes'.")
+    return amount.number
 
 
 def _absolute(where: str) -> str:
