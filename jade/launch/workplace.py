@@ -11,9 +11,11 @@ from jade.command_line import ArgumentParser, add_settings, collect_overrides
 from jade.config import Configuration, Sources, load
 from jade.errors import ConfigError
 from jade.launch.preflight import ROOT, Preflight, find_setting
+from jade.launch.sweep_command import DEFAULT
 from jade.launch.wandb_sweep import WandbSweep
 from jade.settings import FILES
 from jade.sweep import Sweep, require_sweep, telling_points
+from jade.sweep.command import Command
 from jade.whole_file import write_whole
 
 # The connection of the agent itself, which ends with it.
@@ -55,11 +57,9 @@ def make_workplace(
         ) from error
     notes: list[str] = []
     found = _read_sweep(sweep.config, sweep_folder, notes)
-    problems: list[str] = []
-    configurations: list[Configuration] = []
-    if found is not None:
-        problems += found.command.problems(folder, around)
-        configurations = load_configurations(found, around, problems)
+    tokens = tuple(str(token) for token in sweep.config.get("command") or DEFAULT)
+    problems = list(Command(sweep.config.get("program"), tokens).problems(folder, around))
+    configurations = load_configurations(found, around, problems) if found is not None else []
     root = Path(find_setting(configurations[0], ROOT)) if configurations else None
     folders = {"WANDB_DIR": sweep_folder, **({ROOT: folder / root} if root is not None else {})}
     preflight = Preflight(
