@@ -40,7 +40,7 @@ class Client:
         self.url = account.base_url(self._environ)
         given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
         self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
-        self._require_login()
+        require_login(self._environ)
         with self.asking("the account"):
             import wandb
 
@@ -48,15 +48,6 @@ class Client:
                 overrides={"base_url": self.url},
                 timeout=self.timeout_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
-            )
-
-    def _require_login(self) -> None:
-        """Say what is wrong without a question on the terminal, which wandb would ask."""
-        if not account.is_installed():
-            raise ConfigError(f"To ask W&B, the package wandb is needed: {account.INSTALL}.")
-        if not account.is_logged_in(self._environ):
-            raise ConfigError(
-                f"Nobody is logged in to {self.url}: run `wandb login`, or set WANDB_API_KEY."
             )
 
     def complete(self, reference: ProjectReference) -> str:
@@ -128,6 +119,19 @@ def _tidy_up(run: Any) -> None:
     with contextlib.suppress(OSError):
         for path in (folder, folder.parent, folder.parent.parent):
             path.rmdir()
+
+
+def require_login(environ: Mapping[str, str]) -> None:
+    """Say what is wrong without a question on the terminal, which wandb would ask.
+
+    Raises:
+        ConfigError: wandb is not installed, or nobody is logged in.
+    """
+    if not account.is_installed():
+        raise ConfigError(f"To ask W&B, the package wandb is needed: {account.INSTALL}.")
+    if not account.is_logged_in(environ):
+        url = account.base_url(environ)
+        raise ConfigError(f"Nobody is logged in to {url}: run `wandb login`, or set WANDB_API_KEY.")
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
