@@ -58,6 +58,27 @@ class ResumedTrainer(TinyTrainer):
         os._exit(0)
 
 
+class TrialTrainer(TinyTrainer):
+    """Write down when the first step of a trial was done, and when its process ended."""
+
+    def initialize(self, own_loader: bool = False, number: int = 0):
+        super().initialize(own_loader)
+
+    def on_start(self):
+        super().on_start()
+        atexit.register(self.note, "end")
+
+    def train_step(self, data):
+        super().train_step(data)
+        if self.iterations == 0:
+            self.note("first step")
+
+    @staticmethod
+    def note(what):
+        with open(os.environ["JADE_BENCHMARK_TIMES"], "a") as file:
+            file.write(f"{time.time()} {what}\n")
+
+
 class MemoryTrainer(TinyTrainer):
     """Tell how much memory the whole run took."""
 
