@@ -1,5 +1,6 @@
 """`jade agent` as a process, with the real wandb client: work, signals, faults of both sides."""
 
+import json
 import os
 import signal
 import subprocess
@@ -228,9 +229,14 @@ def paused(project, wandb_online, start):
 
 
 def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wandb_online, start):
+    """A job that ends signals all of its processes: the trials, too, which then hear it twice."""
     first, sweep = paused
-    first.popen.send_signal(signal.SIGTERM)
+    (directory,) = (project.root / "experiments").iterdir()
+    trial = json.loads((directory / "status.json").read_text())["pid"]
+    for pid in (trial, first.popen.pid):
+        os.kill(pid, signal.SIGTERM)
     first.wait_for(lambda: "asked to stop" in first.output)
+    time.sleep(0.3)
     (project.root / "go").touch()
     assert first.wait()[0] == 75, first.output
 

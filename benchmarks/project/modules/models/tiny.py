@@ -3,6 +3,7 @@
 import atexit
 import os
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -75,7 +76,7 @@ class TrialTrainer(TinyTrainer):
 
     @staticmethod
     def note(what):
-        with open(os.environ["JADE_BENCHMARK_TIMES"], "a") as file:
+        with Path(os.environ["JADE_BENCHMARK_TIMES"]).open("a") as file:
             file.write(f"{time.time()} {what}\n")
 
 
