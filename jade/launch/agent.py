@@ -39,6 +39,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 STATE_INTERVAL_S = 30.0
 OVER = ("FINISHED", "CANCELED", "CANCELLED")
 PAUSED = "PAUSED"
+# W&B would look up all installed packages for each run; those of JADE have them in their provenance.
+KNOWN_ANYWAY = {"WANDB_X_SAVE_REQUIREMENTS": "false"}
 RUN_COMMANDS = ("run", "resume")
 
 
@@ -352,6 +354,7 @@ class Agent:
         files = ParameterFiles.of(place.sweep_folder, order.run_id)
         files.write(order.values, self._tokens)
         environ = {
+            **(KNOWN_ANYWAY if place.experiments_root is not None else {}),
             **place.environ,
             **slot.environ,
             "WANDB_RUN_ID": order.run_id,

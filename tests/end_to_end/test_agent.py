@@ -204,25 +204,24 @@ def test_a_signal_is_passed_on_and_nothing_new_is_started(script, start, number,
 
 PAUSE = """
     import os, time
-    from jade.eval import Evaluation
+    from modules.models.line import LineTrainer
 
 
-    class Pause(Evaluation):
-        def evaluate(self):
+    class PausingTrainer(LineTrainer):
+        def train_step(self, data):
             open("pausing", "w").close()
             while not os.path.exists("go"):
                 time.sleep(0.01)
-            return 1.0
+            super().train_step(data)
 """
 
 
 @pytest.fixture
 def paused(project, wandb_online, start):
-    """An agent with a training that is in the middle of something."""
-    project.write("modules/eval/slow.py", PAUSE)
-    project.write("eval.yml", "Pause:\n  class: Pause\n")
-    parameters = {"epochs": {"values": [3]}}
-    sweep = training_sweep(project, wandb_online, parameters, "--evaluate_first=false")
+    """An agent with a training that is in the middle of a step."""
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
     agent = start(project.root, sweep)
     agent.wait_for_files("pausing")
     return agent, sweep
