@@ -39,7 +39,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 STATE_INTERVAL_S = 30.0
 OVER = ("FINISHED", "CANCELED", "CANCELLED")
 PAUSED = "PAUSED"
-# W&B would look up all installed packages for each run; those of JADE have them in their provenance.
+# W&B would look up all packages for each run; those of JADE have them in their provenance.
 KNOWN_ANYWAY = {"WANDB_X_SAVE_REQUIREMENTS": "false"}
 RUN_COMMANDS = ("run", "resume")
 

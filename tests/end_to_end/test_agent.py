@@ -238,6 +238,7 @@ def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wa
     time.sleep(0.3)
     (project.root / "go").touch()
     assert first.wait()[0] == 75, first.output
+    assert "1 preempted" in first.output
 
     code, output = start(project.root, sweep).wait()
 
