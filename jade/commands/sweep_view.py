@@ -1,12 +1,29 @@
-"""Show what a check has found out about a sweep."""
+"""Check a sweep for a command, and show what was found out about it."""
 
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jade.command_line import collect_overrides
+from jade.commands.base import importing_for_good, make_run_parser
 from jade.errors import raise_all
 
 if TYPE_CHECKING:
     from jade.sweep import Sweep
     from jade.sweep_check import SweepReport
+
+
+def check(
+    sweep: "Sweep", others: Sequence[str] = (), num_samples: int | None = None
+) -> "SweepReport":
+    """Check a sweep with the arguments of its command, and others."""
+    parser = make_run_parser("jade check", "the command of the sweep")
+    given = [*sweep.command.filled_in(os.environ), *others]
+    overrides = collect_overrides(*parser.parse_known_args(given))
+    with importing_for_good():
+        from jade.sweep_check import check_sweep
+
+    return check_sweep(sweep, overrides, num_samples)
 
 
 def show_report(sweep: "Sweep", report: "SweepReport") -> None:
