@@ -10,13 +10,14 @@ import textwrap
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import md5
 from itertools import islice
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from wandb_server import WandbServer
+from wandb_server import ServedRun, WandbServer
 from wandb_server.points import draw, points
 
 
@@ -79,7 +80,8 @@ def test_files_are_overwritten_in_place_and_come_back(wandb_online, wandb, tmp_p
     read.file("jade/last.pt").download(root=str(tmp_path / "down")).close()
     assert (tmp_path / "down" / "jade" / "last.pt").read_bytes() == b"second"
     # W&B answers for files that are not there, too.
-    assert read.file("missing").size == 0
+    assert (read.file("missing").size, read.file("missing").md5) == (0, "0")
+    assert read.file("jade/last.pt").md5 == base64.b64encode(md5(b"second").digest()).decode()
 
 
 def test_the_public_api_reads_what_was_logged(wandb_online, wandb):
@@ -99,6 +101,24 @@ def test_the_public_api_reads_what_was_logged(wandb_online, wandb):
     assert [found.id for found in api.runs("team/project", {"config.lr": 0.5})] == ["one"]
     with pytest.raises(wandb.errors.CommError, match="Could not find"):
         api.run("team/project/three")
+
+
+def test_numbers_that_json_lacks_are_kept_and_come_back_as_text(wandb_online, wandb):
+    with wandb.init(id="one") as run:
+        run.log({"loss": float("inf"), "nested": {"deeper": float("-inf")}})
+
+    assert wandb_online.runs["one"].history[0]["loss"] == float("inf")
+    read = wandb.Api().run("team/project/one")
+    assert read.summary["loss"] == "Infinity"
+    assert [row["nested.deeper"] for row in read.scan_history()] == ["-Infinity"]
+
+
+def test_lines_that_do_not_follow_are_not_taken():
+    run = ServedRun("team", "project", "one")
+    run.take({"files": {"wandb-history.jsonl": {"offset": 0, "content": ['{"_step": 0}']}}})
+
+    with pytest.raises(ValueError, match="line 2 comes, 1 are there"):
+        run.take({"files": {"wandb-history.jsonl": {"offset": 2, "content": ['{"_step": 2}']}}})
 
 
 GRID = """
@@ -136,6 +156,8 @@ def test_each_point_of_a_grid_is_handed_out_once(wandb_online, wandb):
         {"a": {"x": None}, "b": 1},
         {"a": {"x": None}, "b": 2.5},
     ]
+    # Whole numbers come as such, as those of W&B's own server do.
+    assert "1.0" not in repr(commands)
     assert sorted(given["run_id"] for given in commands) == sorted(wandb_online.runs)
     assert {given["program"] for given in commands} == {"train.py"}
     assert {given["type"] for given in commands} == {"run"}
@@ -151,6 +173,7 @@ def test_a_sweep_ends_when_all_its_runs_have_ended(wandb_online, wandb):
     assert idle.heartbeat() == []
     assert wandb_online.runs[second["run_id"]].state == "crashed"
     assert busy.heartbeat(first["run_id"]) == []
+    assert idle.heartbeat() == []
 
     assert busy.heartbeat() == [{"type": "exit"}]
     assert idle.heartbeat() == [{"type": "exit"}]

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from wandb_server.door import Answer
 from wandb_server.faults import Faults
 from wandb_server.refusal import RefusalError
+from wandb_server.runs import as_json
 from wandb_server.world import World
 
 FILE_STREAM = re.compile(r"/files/([^/]+)/([^/]+)/([^/]+)/file_stream")
@@ -21,9 +22,9 @@ OPERATION = re.compile(r"(?:query|mutation)\s+(\w+)")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
-def as_json(value: Any, status: int = 200) -> Answer:
+def answer_json(value: Any, status: int = 200) -> Answer:
     """Answer with JSON."""
-    return status, {"Content-Type": "application/json"}, json.dumps(value).encode()
+    return status, {"Content-Type": "application/json"}, as_json(value).encode()
 
 
 class Desk:
@@ -70,10 +71,14 @@ class Desk:
         except RefusalError as refusal:
             place = name[:1].lower() + name[1:]
             errors = [{"message": str(refusal), "path": [place]}]
-            return as_json({"data": {place: None}, "errors": errors}, refusal.status)
+            return answer_json({"data": {place: None}, "errors": errors}, refusal.status)
         except Exception:
-            self._world.unknown.append(f"{method} {path}: {traceback.format_exc()}")
-            return as_json({"errors": [{"message": "the server has failed"}]}, 400)
+            self.note_failure(f"{method} {path}")
+            return answer_json({"errors": [{"message": "the server has failed"}]}, 400)
+
+    def note_failure(self, where: str) -> None:
+        """Note the exception that is being handled: the server must not fail, either."""
+        self._world.unknown.append(f"{where}: {traceback.format_exc()}")
 
     def _route(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         if method == "POST" and path == "/graphql":
@@ -93,7 +98,7 @@ class Desk:
             return self._content(method, vars(artifact), "manifest", headers, body)
         if not path.startswith("/sdk/otel"):
             self._world.unknown.append(f"{method} {path}")
-        return as_json({"errors": [{"message": f"{path} not found"}]}, 404)
+        return answer_json({"errors": [{"message": f"{path} not found"}]}, 404)
 
     def _check_key(self, headers: dict[str, str]) -> None:
         wanted = base64.b64encode(f"api:{self.api_key}".encode()).decode()
@@ -106,7 +111,7 @@ class Desk:
             self._world.unknown.append(f"operation {name}: {message['query']}")
             raise RefusalError(f"unknown operation {name}", status=400)
         data = self.perform(name, message.get("variables") or {}, message["query"])
-        return as_json({"data": data})
+        return answer_json({"data": data})
 
     def perform(self, name: str, variables: dict[str, Any], query: str = "") -> Any:
         """Carry out a GraphQL operation, and return its data."""
@@ -121,7 +126,7 @@ class Desk:
             run.take(message)
             self._world.settle(run)
             stopped = run.is_asked_to_stop
-        return as_json({"exitcode": None, "limits": {}, "stopped": stopped})
+        return answer_json({"exitcode": None, "limits": {}, "stopped": stopped})
 
     def _run_file(
         self, method: str, found: tuple[str, ...], headers: dict[str, str], body: bytes

@@ -2,6 +2,7 @@
 
 import gzip
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,7 +92,9 @@ class Listener(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Leave it to the client to complain about lost connections."""
+        """Leave it to the client to complain about lost connections; note the rest."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            self.desk.note_failure("a request")
 
     def hang_up(self) -> None:
         """Close the door and every connection, and wait for whom was being served."""

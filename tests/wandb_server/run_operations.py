@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from wandb_server.refusal import RefusalError
 from wandb_server.run_query import matches, ordered
-from wandb_server.runs import EVENTS, HISTORY, OUTPUT, ServedRun, storage_id
+from wandb_server.runs import EVENTS, HISTORY, OUTPUT, ServedRun, as_json, storage_id
 from wandb_server.world import Key, World, new_id
 
 Variables = dict[str, Any]
@@ -33,10 +33,10 @@ CHANGES = {
 }
 
 
-def selected(query: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the fields whose names do not occur in the query."""
+def selected(query: str, fields: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Work out the fields whose names occur in the query."""
     words = set(re.findall(r"\w+", query))
-    return {name: value for name, value in fields.items() if name in words}
+    return {name: value() for name, value in fields.items() if name in words}
 
 
 def page(nodes: list[Any], first: int, after: str | None) -> dict[str, Any]:
@@ -61,20 +61,6 @@ def sample(rows: list[Any], count: int) -> list[Any]:
     return [rows[i * (len(rows) - 1) // max(count - 1, 1)] for i in range(count)]
 
 
-def sampled_history(run: ServedRun, spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows that have all keys of the specification, with these keys only."""
-    keys = spec.get("keys") or []
-    low, high = spec.get("minStep") or 0, spec.get("maxStep")
-    rows = [
-        {key: row[key] for key in keys} if keys else row
-        for row in run.history
-        if all(key in row for key in keys)
-        and row["_step"] >= low
-        and (high is None or row["_step"] <= high)
-    ]
-    return sample(rows, spec.get("samples") or 500)
-
-
 def flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the values of a row; those of nested mappings under names with dots."""
     for name, value in row.items():
@@ -84,13 +70,32 @@ def flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def read(run: ServedRun) -> list[dict[str, Any]]:
+    """Return the history as it is read: names with dots instead of nested mappings."""
+    return [dict(flat(row)) for row in run.history]
+
+
+def sampled_history(run: ServedRun, spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows that have all keys of the specification, with these keys only."""
+    keys = spec.get("keys") or []
+    low, high = spec.get("minStep") or 0, spec.get("maxStep")
+    rows = [
+        {key: row[key] for key in keys} if keys else row
+        for row in read(run)
+        if all(key in row for key in keys)
+        and row["_step"] >= low
+        and (high is None or row["_step"] <= high)
+    ]
+    return sample(rows, spec.get("samples") or 500)
+
+
 def history_keys(run: ServedRun) -> dict[str, Any] | None:
     """Describe which metrics there are."""
-    rows = run.history
+    rows = read(run)
     if not rows:
         return None
     keys: dict[str, Any] = {}
-    for name, value in (pair for row in rows for pair in flat(row)):
+    for name, value in (pair for row in rows for pair in row.items()):
         kind = "number" if isinstance(value, int | float) else "string"
         entry = keys.setdefault(name, {"typeCounts": [{"type": kind, "count": 0}]})
         entry["typeCounts"][0]["count"] += 1
@@ -137,47 +142,48 @@ class RunOperations:
             "RunConsoleLogTail": self._console_page,
             "StopRun": self._stop_run,
             "DeleteRun": self._delete_run,
+            "NotifyScriptableRunAlert": self._alert,
         }
 
-    def fields(self, run: ServedRun) -> dict[str, Any]:
-        """All that is told of a run."""
-        return {
-            "__typename": "Run",
-            "id": run.storage_id,
-            "name": run.id,
-            "projectId": self._project_number(run.entity, run.project),
-            "displayName": run.display_name,
-            "description": run.description,
-            "config": json.dumps(run.raw_config),
-            "summaryMetrics": json.dumps(run.summary),
-            "systemMetrics": json.dumps(run.events[-1] if run.events else {}),
-            "state": run.state,
-            "exitcode": run.exit_code,
-            "failed": run.state == "failed",
-            "stopped": run.is_asked_to_stop,
-            "shouldStop": run.is_asked_to_stop,
-            "running": run.state == "running",
-            "tags": run.tags,
-            "sweepName": run.sweep,
-            "group": run.group,
-            "jobType": run.job_type,
-            "commit": run.commit,
-            "readOnly": False,
-            "createdAt": run.created_at,
-            "heartbeatAt": run.heartbeat_at,
-            "notes": run.notes,
-            "historyLineCount": len(run.lines.get(HISTORY, [])),
-            "eventsLineCount": len(run.lines.get(EVENTS, [])),
-            "logLineCount": len(run.lines.get(OUTPUT, [])),
-            "user": {"name": self._world.user, "username": self._world.user},
-            "historyKeys": history_keys(run),
-            "project": self._project_fields(run.entity, run.project),
+    def fields(self, run: ServedRun, query: str) -> dict[str, Any]:
+        """What a query wants to know of a run."""
+        known: dict[str, Callable[[], Any]] = {
+            "id": lambda: run.storage_id,
+            "name": lambda: run.id,
+            "projectId": lambda: self._project_number(run.entity, run.project),
+            "displayName": lambda: run.display_name,
+            "description": lambda: run.description,
+            "config": lambda: as_json(run.raw_config),
+            "summaryMetrics": lambda: as_json(run.summary),
+            "systemMetrics": lambda: as_json(run.events[-1] if run.events else {}),
+            "state": lambda: run.state,
+            "exitcode": lambda: run.exit_code,
+            "failed": lambda: run.state == "failed",
+            "stopped": lambda: run.is_asked_to_stop,
+            "shouldStop": lambda: run.is_asked_to_stop,
+            "running": lambda: run.state == "running",
+            "tags": lambda: run.tags,
+            "sweepName": lambda: run.sweep,
+            "group": lambda: run.group,
+            "jobType": lambda: run.job_type,
+            "commit": lambda: run.commit,
+            "readOnly": lambda: False,
+            "createdAt": lambda: run.created_at,
+            "heartbeatAt": lambda: run.heartbeat_at,
+            "notes": lambda: run.notes,
+            "historyLineCount": lambda: len(run.lines.get(HISTORY, [])),
+            "eventsLineCount": lambda: len(run.lines.get(EVENTS, [])),
+            "logLineCount": lambda: len(run.lines.get(OUTPUT, [])),
+            "user": lambda: {"name": self._world.user, "username": self._world.user},
+            "historyKeys": lambda: history_keys(run),
+            "project": lambda: self.project_fields(run.entity, run.project),
         }
+        return selected(query, known)
 
     def _project_number(self, entity: str, project: str) -> int:
         return self._world.projects.index((entity, project)) + 1
 
-    def _project_fields(self, entity: str, project: str) -> dict[str, Any]:
+    def project_fields(self, entity: str, project: str) -> dict[str, Any]:
         return {
             "__typename": "Project",
             "id": storage_id("Project", "v1", project, entity),
@@ -224,11 +230,11 @@ class RunOperations:
         name = "name" if "name" in values else "project"
         if not self._has_project(values, name):
             return {"project": None}
-        return {"project": self._project_fields(values["entity"], values[name])}
+        return {"project": self.project_fields(values["entity"], values[name])}
 
     def _projects(self, query: str, values: Variables) -> Any:
         nodes = [
-            self._project_fields(entity, project)
+            self.project_fields(entity, project)
             for entity, project in self._world.projects
             if entity == values["entity"]
         ]
@@ -239,7 +245,7 @@ class RunOperations:
         place = (wanted["entityName"], wanted["name"])
         is_new = place not in self._world.projects
         self._world.create_project(*place)
-        made = self._project_fields(*place)
+        made = self.project_fields(*place)
         return {"result": {"project": made, "model": made, "inserted": is_new}}
 
     def _key(self, values: Variables, *, name: str = "name") -> Key:
@@ -261,7 +267,7 @@ class RunOperations:
         if values.get("host"):
             run.start()
         return {
-            "upsertBucket": {"bucket": selected(query, self.fields(run)), "inserted": is_new},
+            "upsertBucket": {"bucket": self.fields(run, query), "inserted": is_new},
         }
 
     def _change(self, run: ServedRun, values: Variables) -> None:
@@ -281,11 +287,11 @@ class RunOperations:
             return {"model": None}
         key = self._key(values)
         run = self._world.runs.get(key)
-        model = {**self._project_fields(*key[:2]), "bucket": None}
+        model = {**self.project_fields(*key[:2]), "bucket": None}
         if run is not None:
             own = run.raw_config.get("_wandb", {}).get("value", {})
             model["bucket"] = {
-                **selected(query, self.fields(run)),
+                **self.fields(run, query),
                 "historyTail": json.dumps(run.lines.get(HISTORY, [])[-1:]),
                 "eventsTail": json.dumps(run.lines.get(EVENTS, [])[-1:]),
                 "wandbConfig": json.dumps({"t": own["t"]} if "t" in own else {}),
@@ -353,7 +359,7 @@ class RunOperations:
         if not self._has_project(values):
             return {"project": None}
         run = self._world.runs.get(self._key(values, name="name" if "name" in values else "run"))
-        return {"project": {"run": run and selected(query, self.fields(run))}}
+        return {"project": {"run": run and self.fields(run, query)}}
 
     def _runs(self, query: str, values: Variables) -> Any:
         if not self._has_project(values):
@@ -363,7 +369,7 @@ class RunOperations:
         runs = [run for key, run in self._world.runs.items() if key[:2] == place]
         runs = [run for run in runs if matches(run, wanted)]
         runs = ordered(runs, values.get("order") or "+created_at")
-        nodes = [selected(query, self.fields(run)) for run in runs]
+        nodes = [self.fields(run, query) for run in runs]
         return {
             "project": {
                 "internalId": self._project_number(*place),
@@ -375,8 +381,8 @@ class RunOperations:
 
     def _full_history(self, query: str, values: Variables) -> Any:
         run = self._existing(values)
-        rows = [json.dumps(row) for row in run.history]
-        events = [json.dumps(row) for row in run.events]
+        rows = [as_json(row) for row in read(run)]
+        events = [as_json(row) for row in run.events]
         count = values.get("samples") or 500
         return {"project": {"run": {"history": sample(rows, count), "events": events}}}
 
@@ -389,14 +395,14 @@ class RunOperations:
     def _parquet_history(self, query: str, values: Variables) -> Any:
         run = self._existing(values, "runName")
         keys = values["liveKeys"]
-        rows = [{key: row[key] for key in keys if key in row} for row in run.history]
+        rows = [{key: row[key] for key in keys if key in row} for row in read(run)]
         return {"project": {"run": {"parquetHistory": {"parquetUrls": [], "liveData": rows}}}}
 
     def _history_page(self, query: str, values: Variables) -> Any:
         run = self._existing(values, "run")
         rows = [
-            json.dumps(row)
-            for row in run.history
+            as_json(row)
+            for row in read(run)
             if values["minStep"] <= row["_step"] < values["maxStep"]
         ]
         return {"project": {"run": {"history": rows[: values["pageSize"]]}}}
@@ -418,6 +424,11 @@ class RunOperations:
             raise RefusalError(f"run {values['id']} not found", status=404)
         self._world.stop_run(run)
         return {"stopRun": {"success": True}}
+
+    def _alert(self, query: str, values: Variables) -> Any:
+        key = (values["entityName"], values["projectName"], values["runName"])
+        self._world.runs[key].alerts.append(values["title"])
+        return {"notifyScriptableRunAlert": {"success": True}}
 
     def _delete_run(self, query: str, values: Variables) -> Any:
         run = self._world.run_by_storage_id(values["id"])

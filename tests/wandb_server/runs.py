@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -24,6 +25,21 @@ def now() -> str:
 def storage_id(*parts: str) -> str:
     """Make an ID as W&B does: base64, so that the client can look inside."""
     return base64.b64encode(":".join(parts).encode()).decode()
+
+
+def as_json(value: Any) -> str:
+    """Write JSON as W&B does: numbers that JSON does not have become text."""
+    return json.dumps(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value
 
 
 @dataclass
@@ -51,6 +67,7 @@ class ServedRun:
     program: str | None = None
     sweep: str | None = None
     lines: dict[str, list[str]] = field(default_factory=dict)
+    alerts: list[str] = field(default_factory=list)
     is_asked_to_stop: bool = False
     num_starts: int = 0
     created_at: str = field(default_factory=now)

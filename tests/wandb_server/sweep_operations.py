@@ -56,7 +56,7 @@ class SweepOperations:
             "scheduler": None,
             "runCount": len(sweep.runs),
             "runCountExpected": None,
-            "project": self._runs._project_fields(sweep.entity, sweep.project),
+            "project": self._runs.project_fields(sweep.entity, sweep.project),
         }
 
     def _best_loss(self, sweep: ServedSweep) -> float | None:
@@ -111,7 +111,7 @@ class SweepOperations:
         specs = values["specs"] if isinstance(values["specs"], list) else [values["specs"]]
         nodes = [
             {
-                **self._runs.fields(run),
+                **self._runs.fields(run, query),
                 "sampledHistory": [sampled_history(run, json.loads(spec)) for spec in specs],
             }
             for run in self._world.runs_of(sweep)

@@ -69,7 +69,6 @@ class ServedSweep:
         if point is None:
             self._is_exhausted = True
             return None
-        point = as_go_writes(point)
         self.points.append(point)
         return point
 
