@@ -293,3 +293,26 @@ def test_server_that_fails_is_the_fault_of_the_network(left, wandb_online, quick
 def test_config_error_of_a_bad_reference_is_raised(left):
     with pytest.raises(ConfigError, match="does not name a run"):
         jade.load_run("wandb:a/b/c/d")
+
+
+def test_run_that_uploaded_itself_goes_on_where_its_directory_is_not(
+    trained, wandb_online, tmp_path, capsys
+):
+    more = ("--log_loss_every=1 iteration", "--best_metric=Error", "--wandb=online")
+    whole = trained("--epochs=2", *more)
+    path = trained("--epochs=1", *more)
+    path.rename(tmp_path / "lost")
+    assert main(["resume", f"team/project/{path.name}"]) == 2
+    assert f"{path.name} is finished" in capsys.readouterr().err
+    shutil.rmtree(path)
+    assert main(["resume", f"team/project/{path.name}", "--total=2 epochs"]) == 0
+    assert equal(weights(path), weights(whole))
+    assert (path / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
+    served = {run_id: wandb_online.runs[run_id] for run_id in (path.name, whole.name)}
+    one, other = (
+        [{k: v for k, v in row.items() if not k.startswith("_r")} for row in run.history]
+        for run in served.values()
+    )
+    assert [row["_step"] for row in one] == [row["_step"] for row in other]
+    assert served[path.name].state == "finished"
+    assert served[path.name].files["jade/metrics.csv"] == (path / "metrics.csv").read_bytes()
