@@ -7,6 +7,7 @@ COMMANDS = {
     "verify-resume": "kill and resume a training, and see whether it ends the same bit by bit",
     "check": "check a configuration, or a whole sweep, without running anything",
     "sweep": "register a sweep with W&B: jade sweep push FILE",
+    "doctor": "examine your W&B account, this machine and configurations, and say what to do",
     "agent": "run the trials of a W&B sweep on this machine",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",

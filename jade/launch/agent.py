@@ -54,7 +54,6 @@ class AgentOptions:
         grace_s: How long trials may take to stop once the agent has been asked to.
         kill_delay_s: How long a trial may take to stop that W&B wants to stop.
         patience_s: How long W&B may stay away.
-        is_warm: Whether trials are forked from a process that has everything imported.
     """
 
     count: int | None = None
@@ -64,7 +63,6 @@ class AgentOptions:
     grace_s: float = 300.0
     kill_delay_s: float = 30.0
     patience_s: float = 6 * 3600.0
-    is_warm: bool = True
 
 
 @dataclass
@@ -112,6 +110,7 @@ class Agent:
         slots: Where trials run.
         options: What somebody wants of it.
         workplace: Where it works.
+        launcher: Starts its trials, and is closed by it.
         report: Gets one line after the other.
     """
 
@@ -121,6 +120,7 @@ class Agent:
         slots: Sequence[Slot],
         options: AgentOptions,
         workplace: Workplace,
+        launcher: Launcher,
         report: Callable[[str], None],
     ) -> None:
         self._sweep = sweep
@@ -143,7 +143,11 @@ class Agent:
         self._wait_s = FIRST_WAIT_S
         self._said: set[str] = set()
         self._seats = [self._make_seat(slot) for slot in slots]
-        self._launcher = self._make_launcher()
+        self._launcher = launcher
+        launcher.listen(
+            self._hear_of_end,
+            lambda text: self._events.put(functools.partial(self._say_once, text)),
+        )
 
     # The loop
 
@@ -328,7 +332,7 @@ class Agent:
                 f"{program.arguments[0]} is not a program of this Python: each trial is started "
                 "as an ordinary process."
             )
-        elif self._options.is_warm:
+        elif self._launcher.is_warm:
             self._launcher.prepare(program)
         else:
             program = _as_ordinary(program)
@@ -436,15 +440,6 @@ class Agent:
             self._launcher.signal(trial.run_id, signal.SIGKILL)
 
     # Small things
-
-    def _make_launcher(self) -> Launcher:
-        arguments: dict[str, Any] = {} if self._options.is_warm else {"modules": ()}
-        return Launcher(
-            self._hear_of_end,
-            lambda text: self._events.put(functools.partial(self._say_once, text)),
-            self._workplace.sweep_folder / "server.log",
-            **arguments,
-        )
 
     def _trials(self) -> Iterator[Trial]:
         for seat in self._seats:

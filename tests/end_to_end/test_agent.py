@@ -201,29 +201,36 @@ def test_a_signal_is_passed_on_and_nothing_new_is_started(script, start, number,
     assert "2 preempted" in agent.output
 
 
-def test_a_preempted_training_is_continued_by_the_next_agent(project, wandb_online, start):
-    project.write(
-        "modules/eval/slow.py",
-        """
-        import os, time
-        from jade.eval import Evaluation
+PAUSE = """
+    import os, time
+    from jade.eval import Evaluation
 
 
-        class Pause(Evaluation):
-            def evaluate(self):
-                open("pausing", "w").close()
-                while not os.path.exists("go"):
-                    time.sleep(0.01)
-                return 1.0
-        """,
-    )
+    class Pause(Evaluation):
+        def evaluate(self):
+            open("pausing", "w").close()
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            return 1.0
+"""
+
+
+@pytest.fixture
+def paused(project, wandb_online, start):
+    """An agent with a training that is in the middle of something."""
+    project.write("modules/eval/slow.py", PAUSE)
     project.write("eval.yml", "Pause:\n  class: Pause\n")
     parameters = {"epochs": {"values": [3]}}
     sweep = training_sweep(project, wandb_online, parameters, "--evaluate_first=false")
-    first = start(project.root, sweep)
-    first.wait_for_files("pausing")
+    agent = start(project.root, sweep)
+    agent.wait_for_files("pausing")
+    return agent, sweep
+
+
+def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wandb_online, start):
+    first, sweep = paused
     first.popen.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
+    first.wait_for(lambda: "asked to stop" in first.output)
     (project.root / "go").touch()
     assert first.wait()[0] == 75, first.output
 
@@ -234,6 +241,17 @@ def test_a_preempted_training_is_continued_by_the_next_agent(project, wandb_onli
     assert (run.state, run.num_starts) == ("finished", 2)
     assert "(continued)" in output
     assert "1 trial in" in output
+
+
+def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):
+    """The process that speaks with W&B for all trials outlives the agent."""
+    agent, _ = paused
+    agent.popen.kill()
+    agent.popen.wait()
+    time.sleep(0.5)
+    (project.root / "go").touch()
+
+    wandb_online.wait_until(lambda: states(wandb_online) == ["preempted"])
 
 
 def test_a_killed_agent_leaves_no_trial_behind(script, start):
