@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jade.command_line import ArgumentParser, collect_overrides
 from jade.commands import COMMANDS
 from jade.commands.base import importing_for_good, make_run_parser, parse, read_configuration
-from jade.commands.sweep_view import show_report
+from jade.commands.sweep_view import check, show_report
 from jade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +27,8 @@ def main(tokens: list[str], program: str) -> int:
         return 0
     sweep = _find_sweep(parsed[1])
     if sweep is not None:
-        return _check_sweep(sweep, parser, tokens)
+        others = _without_samples([token for token in tokens if token != str(sweep.path)])
+        return _check_sweep(sweep, others, parsed[0].samples)
     if parsed[0].samples is not None:
         raise ConfigError("--samples is for sweeps: jade check SWEEP.yml --samples N.")
     with importing_for_good():
@@ -39,6 +39,15 @@ def _to_count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise ConfigError(f"--samples takes a whole number above 0, not {text!r}.")
     return int(text)
+
+
+def _without_samples(tokens: list[str]) -> list[str]:
+    """Leave out the one flag that a run does not have."""
+    kept = [token for token in tokens if not token.startswith("--samples=")]
+    if "--samples" in kept:
+        place = kept.index("--samples")
+        del kept[place : place + 2]
+    return kept
 
 
 def _check_run(configuration: "Configuration") -> int:
@@ -72,17 +81,8 @@ def _find_sweep(rest: list[str]) -> "Sweep | None":
     return load_sweep(Path(files[0])) if len(files) == 1 else None
 
 
-def _check_sweep(sweep: "Sweep", parser: ArgumentParser, tokens: list[str]) -> int:
-    """Check the sweep with the arguments of its command and those that are given here."""
-    import os
-
-    others = [token for token in tokens if token != str(sweep.path)]
-    given = [*sweep.command.filled_in(os.environ), *others]
-    namespace, rest = parser.parse_known_args(given)
-    with importing_for_good():
-        from jade.sweep_check import check_sweep
-
-    report = check_sweep(sweep, collect_overrides(namespace, rest), namespace.samples)
+def _check_sweep(sweep: "Sweep", others: list[str], num_samples: int | None) -> int:
+    report = check(sweep, others, num_samples)
     # `wandb sweep` would take these for something else.
     report.problems[:0] = sweep.misread
     show_report(sweep, report)

@@ -1,12 +1,41 @@
-"""Show what a check has found out about a sweep."""
+"""Check a sweep for a command, and show what was found out about it."""
 
+import os
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jade.command_line import collect_overrides
+from jade.commands.base import importing_for_good, make_run_parser
 from jade.errors import raise_all
 
 if TYPE_CHECKING:
     from jade.sweep import Sweep
     from jade.sweep_check import SweepReport
+
+
+def check(
+    sweep: "Sweep", others: Sequence[str] = (), num_samples: int | None = None
+) -> "SweepReport":
+    """Check a sweep with the arguments of its command, and others."""
+    parser = make_run_parser("jade check", "the command of the sweep")
+    given = [*sweep.command.filled_in(os.environ), *others]
+    overrides = collect_overrides(*parser.parse_known_args(given))
+    with importing_for_good():
+        from jade.sweep_check import check_sweep
+
+    on_point = _count_aloud if sys.stderr.isatty() else lambda _: None
+    try:
+        return check_sweep(sweep, overrides, num_samples, on_point)
+    finally:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def _count_aloud(number: int) -> None:
+    """Show on a terminal how far a check is; a thousand points take half a minute."""
+    if number % 10 == 0:
+        print(f"\r{number:,} points checked", end="", file=sys.stderr, flush=True)
 
 
 def show_report(sweep: "Sweep", report: "SweepReport") -> None:
@@ -20,6 +49,8 @@ def show_report(sweep: "Sweep", report: "SweepReport") -> None:
     print(f"swept: {', '.join(parameter.key for parameter in sweep.parameters)}")
     checked = "all" if report.is_whole else "some"
     shown = [f"{report.num_points:,} points checked ({checked})"]
+    if report.num_impossible:
+        shown.append(f"{report.num_impossible:,} cannot run")
     if report.smallest is not None and report.largest is not None:
         shown.append(f"networks of {_range(report.smallest, report.largest)} parameters")
     print("; ".join(shown))
