@@ -11,6 +11,7 @@ COMMANDS = {
     "agent": "run the trials of a W&B sweep on this machine",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",
+    "sync": "bring runs to W&B that were made offline, or whose connection was lost",
     "runs": "list runs: how they stand, how far they are, and how good",
     "show": "show all about one run, with its curves",
 }
