@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from jade.errors import ConfigError, raise_all
 
 if TYPE_CHECKING:
     from jade.launch.agent import Agent, AgentOptions
+    from jade.launch.launcher import Launcher
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
 # A tenth of the time limit, at most two minutes, is for checkpoints.
@@ -38,8 +39,8 @@ def main(tokens: list[str], program: str) -> int:
     if namespace is None:
         return 0
     options = _read_options(namespace)
-    with _signals_kept_back() as received:
-        agent = _make_agent(namespace, options)
+    with ExitStack() as stack, _signals_kept_back() as received:
+        agent = _make_agent(namespace, options, stack)
         for number in received:
             agent.receive(number)
         with _signals_go_to(agent):
@@ -103,7 +104,6 @@ def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
         grace_s=_seconds(namespace.grace, "--grace") or 0.0,
         kill_delay_s=float(kill_delay) if kill_delay.isdecimal() else 30.0,
         patience_s=_seconds(namespace.patience, "--patience") or 0.0,
-        is_warm=not namespace.cold,
     )
 
 
@@ -118,7 +118,9 @@ def _seconds(text: str | None, flag: str) -> float | None:
     return amount.number
 
 
-def _make_agent(namespace: argparse.Namespace, options: "AgentOptions") -> "Agent":
+def _make_agent(
+    namespace: argparse.Namespace, options: "AgentOptions", stack: ExitStack
+) -> "Agent":
     from jade.launch.agent import Agent
     from jade.launch.device_probe import probe
     from jade.launch.slots import ALL, make_slots, parse_devices
@@ -126,18 +128,44 @@ def _make_agent(namespace: argparse.Namespace, options: "AgentOptions") -> "Agen
     from jade.launch.workplace import make_workplace
     from jade.remote.reference import parse_sweep
 
-    environ = dict(os.environ)
+    environ, folder = dict(os.environ), Path.cwd()
     num_cuda = probe(environ)["count"] if namespace.devices == ALL else 0
     devices = parse_devices(namespace.devices, num_cuda)
-    sweep = WandbSweep(parse_sweep(namespace.sweep, environ), environ)
-    workplace = make_workplace(sweep, devices, environ, Path.cwd())
+    reference = parse_sweep(namespace.sweep, environ)
+    launcher = _start_helpers(reference.sweep_id, environ, stack, is_warm=not namespace.cold)
+    sweep = WandbSweep(reference, environ)
+    workplace = make_workplace(sweep, devices, environ, folder)
     for note in workplace.notes:
         print(f"note: {note}", flush=True)
     raise_all([str(finding) for finding in workplace.preflight.problems()])
     slots = make_slots(devices, namespace.per_device, environ, namespace.threads)
     names = ", ".join(slot.name for slot in slots)
     print(f"sweep {sweep} ({sweep.url}) on {names}", flush=True)
-    return Agent(sweep, slots, options, workplace, lambda text: print(text, flush=True))
+    return Agent(sweep, slots, options, workplace, launcher, lambda text: print(text, flush=True))
+
+
+def _start_helpers(
+    sweep_id: str, environ: dict[str, str], stack: ExitStack, *, is_warm: bool
+) -> "Launcher":
+    """Start the processes that trials need; they import while we ask W&B about the sweep."""
+    from jade.launch.launcher import WARM_MODULES, Launcher
+    from jade.launch.wandb_service import WandbService
+    from jade.launch.workplace import make_sweep_folder, remove_if_unused
+    from jade.loggers import shared_service
+    from jade.remote.client import require_login
+
+    require_login(environ)
+    sweep_folder = make_sweep_folder(sweep_id, environ, Path.cwd())
+    stack.callback(remove_if_unused, sweep_folder)
+    # It ends when this process and all trials have: wandb minds if it is gone before.
+    service = WandbService(environ)
+    modules = WARM_MODULES if is_warm else ()
+    launcher = Launcher(sweep_folder / "server.log", modules, [service.leash])
+    stack.callback(launcher.close)
+    token = service.token()
+    if token is not None:
+        os.environ[shared_service.SERVICE] = environ[shared_service.VARIABLE] = token
+    return launcher
 
 
 @contextmanager

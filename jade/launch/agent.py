@@ -39,6 +39,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 STATE_INTERVAL_S = 30.0
 OVER = ("FINISHED", "CANCELED", "CANCELLED")
 PAUSED = "PAUSED"
+# W&B would look up all packages for each run; those of JADE have them in their provenance.
+KNOWN_ANYWAY = {"WANDB_X_SAVE_REQUIREMENTS": "false"}
 RUN_COMMANDS = ("run", "resume")
 
 
@@ -54,7 +56,6 @@ class AgentOptions:
         grace_s: How long trials may take to stop once the agent has been asked to.
         kill_delay_s: How long a trial may take to stop that W&B wants to stop.
         patience_s: How long W&B may stay away.
-        is_warm: Whether trials are forked from a process that has everything imported.
     """
 
     count: int | None = None
@@ -64,7 +65,6 @@ class AgentOptions:
     grace_s: float = 300.0
     kill_delay_s: float = 30.0
     patience_s: float = 6 * 3600.0
-    is_warm: bool = True
 
 
 @dataclass
@@ -92,6 +92,8 @@ class _Seat:
     waiting: list[Order] = field(default_factory=list)
     next_question: float = 0.0
     last_state: float = 0.0
+    # From a question until its answer has been followed, not only until it has come.
+    is_asking: bool = False
     is_checking: bool = False
     is_closed: bool = False
 
@@ -112,6 +114,7 @@ class Agent:
         slots: Where trials run.
         options: What somebody wants of it.
         workplace: Where it works.
+        launcher: Starts its trials, and is closed by it.
         report: Gets one line after the other.
     """
 
@@ -121,6 +124,7 @@ class Agent:
         slots: Sequence[Slot],
         options: AgentOptions,
         workplace: Workplace,
+        launcher: Launcher,
         report: Callable[[str], None],
     ) -> None:
         self._sweep = sweep
@@ -143,7 +147,11 @@ class Agent:
         self._wait_s = FIRST_WAIT_S
         self._said: set[str] = set()
         self._seats = [self._make_seat(slot) for slot in slots]
-        self._launcher = self._make_launcher()
+        self._launcher = launcher
+        launcher.listen(
+            self._hear_of_end,
+            lambda text: self._events.put(functools.partial(self._say_once, text)),
+        )
 
     # The loop
 
@@ -174,7 +182,7 @@ class Agent:
         if not self._takes_work or all(seat.is_closed for seat in self._seats):
             return True
         count = self._options.count
-        is_asking = any(seat.courier.is_away for seat in self._seats)
+        is_asking = any(seat.is_asking for seat in self._seats)
         return count is not None and self._num_taken >= count and not is_asking
 
     def _wait_for_event(self) -> None:
@@ -231,10 +239,11 @@ class Agent:
         for seat in self._seats:
             if self._may_ask(seat) and now >= seat.next_question:
                 seat.next_question = now + INTERVAL_S
+                seat.is_asking = True
                 seat.courier.send(_Question(seat.run_ids, seat.is_idle))
 
     def _may_ask(self, seat: _Seat) -> bool:
-        if seat.is_closed or seat.courier.is_away or seat.is_checking:
+        if seat.is_closed or seat.is_asking or seat.is_checking:
             return False
         if not seat.is_idle:
             return True
@@ -244,10 +253,11 @@ class Agent:
         """Tell whether one more trial may be taken, also if all questions are answered by one."""
         if self._options.count is None:
             return True
-        open_questions = sum(seat.courier.is_away and seat.is_idle for seat in self._seats)
+        open_questions = sum(seat.is_asking and seat.is_idle for seat in self._seats)
         return self._num_taken + open_questions < self._options.count
 
     def _take_answer(self, seat: _Seat, answer: _Answer | Exception) -> None:
+        seat.is_asking = False
         if isinstance(answer, Exception):
             self._take_problem(seat, answer)
             return
@@ -328,7 +338,7 @@ class Agent:
                 f"{program.arguments[0]} is not a program of this Python: each trial is started "
                 "as an ordinary process."
             )
-        elif self._options.is_warm:
+        elif self._launcher.is_warm:
             self._launcher.prepare(program)
         else:
             program = program.as_ordinary()
@@ -344,6 +354,7 @@ class Agent:
         files = ParameterFiles.of(place.sweep_folder, order.run_id)
         files.write(order.values, self._tokens)
         environ = {
+            **(KNOWN_ANYWAY if place.experiments_root is not None else {}),
             **place.environ,
             **slot.environ,
             "WANDB_RUN_ID": order.run_id,
@@ -436,15 +447,6 @@ class Agent:
             self._launcher.signal(trial.run_id, signal.SIGKILL)
 
     # Small things
-
-    def _make_launcher(self) -> Launcher:
-        arguments: dict[str, Any] = {} if self._options.is_warm else {"modules": ()}
-        return Launcher(
-            self._hear_of_end,
-            lambda text: self._events.put(functools.partial(self._say_once, text)),
-            self._workplace.sweep_folder / "server.log",
-            **arguments,
-        )
 
     def _trials(self) -> Iterator[Trial]:
         for seat in self._seats:

@@ -29,7 +29,7 @@ WARM_MODULES = (
     "rich.table",
     "wandb",
     "wandb.apis.public",
-    "wandb.sdk.launch",
+    "wandb.sdk.launch.inputs.internal",
     "requests",
 )
 # How long the files of a user may take to be imported before we go on without that.
@@ -42,34 +42,47 @@ class Launcher:
     """Programs, each in a process of its own; they are asked to stop when this process ends.
 
     Args:
-        on_end: Called with the key and the exit code of a program that has ended (minus the number
-            of a signal that ended it), in a thread of its own.
-        on_note: Called with what somebody should know.
         log_path: Where the server writes what imports print.
         modules: What is imported before the first program starts.
+        inherited: Open files that each program has, too.
         environ: What the server has in its environment besides ours: what only counts when a
             process begins, such as the settings of the allocator.
     """
 
     def __init__(
         self,
-        on_end: Callable[[str, int], None],
-        on_note: Callable[[str], None],
         log_path: Path,
         modules: Sequence[str] = WARM_MODULES,
+        inherited: Sequence[int] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._environ = {**os.environ, **(environ or {})}
-        self._on_end = on_end
-        self._on_note = on_note
         self._log_path = log_path
         self._modules = modules
+        self._inherited = inherited
+        self._on_end: Callable[[str, int], None] = lambda *_: None
+        self._on_note: Callable[[str], None] = lambda _: None
         self._lock = threading.RLock()
         self._servers: dict[str, _Server] = {}
         self._waiting: dict[str, tuple[Program, int]] = {}
         self._is_closed = self._has_prepared = False
         self._former: list[_Server] = []
         self._current = self._start_server()
+
+    def listen(self, on_end: Callable[[str, int], None], on_note: Callable[[str], None]) -> None:
+        """Say who hears of programs; both are called in threads of their own.
+
+        Args:
+            on_end: Called with the key and the exit code of a program that has ended, or minus the
+                number of the signal that ended it.
+            on_note: Called with what somebody should know.
+        """
+        self._on_end, self._on_note = on_end, on_note
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether programs of this Python are forked, instead of started anew."""
+        return bool(self._modules)
 
     def start(self, key: str, program: Program, output: int) -> None:
         """Start a program; its output goes to an open file, of which a copy is taken."""
@@ -95,13 +108,13 @@ class Launcher:
     def close(self) -> None:
         """Let the server go; programs that still run are asked to stop."""
         with self._lock:
+            servers = [] if self._is_closed else [*self._former, self._current]
             self._is_closed = True
-            servers = [*self._former, self._current]
         for server in servers:
             server.close()
 
     def _start_server(self) -> "_Server":
-        return _Server(self._log_path, self._modules, self._environ, self._hear)
+        return _Server(self._log_path, self._modules, self._inherited, self._environ, self._hear)
 
     def _send(self, key: str) -> None:
         program, output = self._waiting[key]
@@ -165,6 +178,7 @@ class _Server:
         self,
         log_path: Path,
         modules: Sequence[str],
+        inherited: Sequence[int],
         environ: Mapping[str, str],
         hear: "Callable[[_Server, dict[str, Any]], None]",
     ) -> None:
@@ -178,7 +192,7 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *inherited],
                 # Ctrl-C is for whoever has started it.
                 start_new_session=True,
             )

@@ -146,11 +146,13 @@ class LocalSweep:
         self._next_beat = time.monotonic() + BEAT_S
         arguments: dict[str, Any] = {} if self._options.is_warm else {"modules": ()}
         self._launcher = Launcher(
-            lambda run_id, code: self._events.put(functools.partial(self._end_by_id, run_id, code)),
-            lambda text: self._events.put(functools.partial(self._say_once, text)),
             self._setup.folder.work / "server.log",
             environ=self._options.server_environ,
             **arguments,
+        )
+        self._launcher.listen(
+            lambda run_id, code: self._events.put(functools.partial(self._end_by_id, run_id, code)),
+            lambda text: self._events.put(functools.partial(self._say_once, text)),
         )
         try:
             while not self._is_done():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jade.config import Configuration
-from jade.envvars import expand_text, has_variables, similar_variable
+from jade.envvars import expand_text, names_in, similar_variable
 from jade.errors import ConfigError
 from jade.launch.device_probe import probe
 from jade.loggers import wandb_account as account
@@ -128,9 +128,8 @@ def examine_configurations(configurations: Sequence[Configuration]) -> Iterator[
             if not isinstance(value, str):
                 continue
             yield from _examine_value(configuration, path, value, variables)
-    if configurations:
-        names = ", ".join(sorted(variables)) or "none needed"
-        yield Finding("variables", f"{names}.")
+    if variables:
+        yield Finding("variables", f"set: {', '.join(sorted(variables))}.")
 
 
 def _given(configuration: Configuration) -> list[tuple[tuple[Any, ...], Any]]:
@@ -141,7 +140,7 @@ def _examine_value(
     configuration: Configuration, path: tuple[Any, ...], value: str, variables: set[str]
 ) -> Iterator[Finding]:
     where = configuration.where(path)
-    uses_variables = has_variables(value)
+    used = names_in(value)
     try:
         expanded, missing = expand_text(value, configuration.environ)
     except ConfigError as error:
@@ -150,10 +149,9 @@ def _examine_value(
     for name in missing:
         hint = similar_variable(name, configuration.environ)
         yield Finding("variables", f"{where} needs {name}, which is not set.{hint}", f"Set {name}.")
-    if uses_variables and not missing:
-        variables.add(value)
+    variables |= used & set(configuration.environ)
     is_data = path[0] == "data" and not missing
-    if is_data and (uses_variables or value.startswith("/")) and os.sep in expanded.text:
+    if is_data and (used or value.startswith("/")) and os.sep in expanded.text:
         yield from _examine_data(configuration, path, Path(expanded.text).expanduser())
 
 

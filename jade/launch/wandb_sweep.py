@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jade.errors import ConfigError
-from jade.remote.client import Client, _status_of, _text_of
+from jade.remote.client import Client, status_of, text_of
 from jade.remote.reference import SweepReference
 
 # An answer may take this long; the server has then been asked once, not several times.
@@ -44,7 +44,7 @@ class WandbSweep:
     """
 
     def __init__(self, reference: SweepReference, environ: Mapping[str, str]) -> None:
-        self._ask_once()
+        ask_briefly()
         client = Client(environ)
         self.url = client.url
         self.entity = client.complete(reference)
@@ -74,7 +74,7 @@ class WandbSweep:
 
         with self._client.asking(f"an agent of sweep {self}"):
             agent = _register_agent(
-                self._client._api,
+                self._client.api,
                 socket.gethostname(),
                 sweep_id=self.sweep_id,
                 project=self.project,
@@ -102,24 +102,11 @@ class WandbSweep:
     def __str__(self) -> str:
         return f"{self.entity}/{self.project}/{self.sweep_id}"
 
-    @staticmethod
-    def _ask_once() -> None:
-        """Keep wandb from repeating a question over and over: each one that is heard takes a point.
-
-        Whether and when to ask again is for the agent to decide, which can tell what is the matter.
-        """
-        import wandb
-
-        known = wandb.Settings.model_fields
-        # Not 0, which stands for the usual number: 20.
-        wanted = {"x_graphql_retry_max": 1, "silent": True}
-        wandb.setup(wandb.Settings(**{k: v for k, v in wanted.items() if k in known}))
-
     def _find_private(self) -> Any:
         try:
             from wandb.apis.public.sweeps import _register_agent  # noqa: F401
 
-            return self._client._api._service_api.execute_graphql
+            return self._client.api._service_api.execute_graphql
         except (ImportError, AttributeError) as error:
             import wandb
 
@@ -129,10 +116,23 @@ class WandbSweep:
             ) from error
 
 
+def ask_briefly() -> None:
+    """Keep wandb from repeating a question over and over: each one that is heard takes a point.
+
+    Whether and when to ask again is for an agent to decide, which can tell what is the matter.
+    """
+    import wandb
+
+    known = wandb.Settings.model_fields
+    # Not 0, which stands for the usual number: 20.
+    wanted = {"x_graphql_retry_max": 1, "silent": True}
+    wandb.setup(wandb.Settings(**{k: v for k, v in wanted.items() if k in known}))
+
+
 def _explain(error: Exception) -> Exception:
-    status = _status_of(error)
+    status = status_of(error)
     if status == 404:
         return SweepGoneError("the sweep was deleted")
     if status in REFUSED:
         return AccessDeniedError("the API key is not accepted any more")
-    return ServerAwayError(_text_of(error))
+    return ServerAwayError(text_of(error))

@@ -1,5 +1,7 @@
 """Where an agent works: the folders of a sweep, the environment of its trials, what they need."""
 
+import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +13,14 @@ from jade.command_line import ArgumentParser, add_settings, collect_overrides
 from jade.config import Configuration, Sources, load
 from jade.errors import ConfigError
 from jade.launch.preflight import ROOT, Preflight, find_setting
+from jade.launch.sweep_command import DEFAULT
 from jade.launch.wandb_sweep import WandbSweep
+from jade.loggers.shared_service import SERVICE
 from jade.settings import FILES
+from jade.signals import AGENT
 from jade.sweep import Sweep, require_sweep, telling_points
+from jade.sweep.command import Command
 from jade.whole_file import write_whole
-
-# The connection of the agent itself, which ends with it.
-SERVICE = "WANDB_SERVICE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,25 +44,39 @@ class Workplace:
     notes: Sequence[str] = ()
 
 
-def make_workplace(
-    sweep: WandbSweep, devices: Sequence[str], environ: Mapping[str, str], folder: Path
-) -> Workplace:
-    """Make the folder of a sweep, and find out what its trials need."""
-    around = trial_environment(sweep, environ, folder)
-    sweep_folder = Path(around["WANDB_DIR"]) / "wandb" / f"sweep-{sweep.sweep_id}"
+def make_sweep_folder(sweep_id: str, environ: Mapping[str, str], folder: Path) -> Path:
+    """Make the folder in which W&B's own agent keeps the parameters of trials, too."""
+    sweep_folder = folder / (environ.get("WANDB_DIR") or ".") / "wandb" / f"sweep-{sweep_id}"
     try:
         sweep_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{sweep_folder} cannot be made: {error.strerror}. Name another place: WANDB_DIR."
         ) from error
+    return sweep_folder
+
+
+def remove_if_unused(sweep_folder: Path) -> None:
+    """Remove the folder of a sweep in which nothing was written, and the one around it."""
+    with contextlib.suppress(OSError):
+        for path in sweep_folder.iterdir():
+            if path.stat().st_size == 0:
+                path.unlink()
+        sweep_folder.rmdir()
+        sweep_folder.parent.rmdir()
+
+
+def make_workplace(
+    sweep: WandbSweep, devices: Sequence[str], environ: Mapping[str, str], folder: Path
+) -> Workplace:
+    """Find out what the trials of a sweep need."""
+    around = trial_environment(sweep, environ, folder)
+    sweep_folder = make_sweep_folder(sweep.sweep_id, environ, folder)
     notes: list[str] = []
     found = _read_sweep(sweep.config, sweep_folder, notes)
-    problems: list[str] = []
-    configurations: list[Configuration] = []
-    if found is not None:
-        problems += found.command.problems(folder, around)
-        configurations = load_configurations(found, around, problems)
+    tokens = tuple(str(token) for token in sweep.config.get("command") or DEFAULT)
+    problems = list(Command(sweep.config.get("program"), tokens).problems(folder, around))
+    configurations = load_configurations(found, around, problems) if found is not None else []
     root = Path(find_setting(configurations[0], ROOT)) if configurations else None
     folders = {"WANDB_DIR": sweep_folder, **({ROOT: folder / root} if root is not None else {})}
     preflight = Preflight(
@@ -89,6 +106,7 @@ def trial_environment(
         "WANDB_ENTITY": sweep.entity,
         "WANDB_PROJECT": sweep.project,
         "WANDB_SWEEP_ID": sweep.sweep_id,
+        AGENT: str(os.getpid()),
         "WANDB_DIR": str(folder / (environ.get("WANDB_DIR") or ".")),
     }
 

@@ -24,12 +24,8 @@ class Bench:
         self.folder = folder
         self.ends = queue.SimpleQueue()
         self.notes = []
-        self.launcher = Launcher(
-            lambda key, code: self.ends.put((key, code)),
-            self.notes.append,
-            folder / "server.log",
-            modules,
-        )
+        self.launcher = Launcher(folder / "server.log", modules)
+        self.launcher.listen(lambda *end: self.ends.put(end), self.notes.append)
 
     def program(self, text, *arguments, environ=None):
         (self.folder / "program.py").write_text(textwrap.dedent(text))
@@ -118,7 +114,7 @@ def test_what_a_program_has_written_is_there_although_it_never_closed_the_file(b
 
 
 def test_forked_programs_have_random_numbers_and_process_groups_of_their_own(tmp_path):
-    bench = Bench(tmp_path, ("numpy",))
+    bench = Bench(tmp_path, ("numpy.random",))
     text = "import os, random, numpy; print(random.random(), numpy.random.rand(), os.getpgrp())"
     try:
         (_, one), (_, two) = bench.run(bench.program(text)), bench.run(bench.program(text))
@@ -193,7 +189,7 @@ OWNER = """
     from jade.launch.launcher import Launcher
     from jade.launch.program import make_program
 
-    launcher = Launcher(print, print, Path("server.log"), ())
+    launcher = Launcher(Path("server.log"), ())
     program = make_program([sys.executable, "trial.py"], dict(os.environ), os.getcwd())
     launcher.start("a", program, os.open("trial.txt", os.O_CREAT | os.O_WRONLY))
     print(launcher._current._process.pid, flush=True)
