@@ -10,5 +10,6 @@ COMMANDS = {
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",
     "runs": "list runs: how they stand, how far they are, and how good",
+    "analyze": "compare runs: one table, statistics over repetitions, CSV, LaTeX and a page",
     "show": "show all about one run, with its curves",
 }
