@@ -42,7 +42,7 @@ def main(tokens: list[str], program: str) -> int:
     table = Table(collect(sources, os.environ, num_points=num_points), arguments.mode)
     measures, reason = _choose_measures(table, arguments.metric or [])
     _print_report(table, measures, reason, arguments)
-    _write_files(table, measures, arguments)
+    _write_files(table, measures, arguments, sources)
     return 0
 
 
@@ -122,7 +122,9 @@ def _print_report(
     print_lines(console, [*lines, *view.render_notes()], cut=True)
 
 
-def _write_files(table: "Table", measures: "list[Measure]", arguments: argparse.Namespace) -> None:
+def _write_files(
+    table: "Table", measures: "list[Measure]", arguments: argparse.Namespace, sources: list[str]
+) -> None:
     from jade.analysis.configurations import summarize, summary_columns
     from jade.analysis.table import write_report, write_table
 
@@ -143,6 +145,12 @@ def _write_files(table: "Table", measures: "list[Measure]", arguments: argparse.
             raise ConfigError("--latex: no run has logged anything yet.")
         path = Path(arguments.latex)
         write_report(path, render_latex(table, measures, arguments.limit))
+        written.append(path)
+    if arguments.html:
+        from jade.analysis.page import render_page
+
+        path = Path(arguments.html)
+        write_report(path, render_page(table, measures, sources))
         written.append(path)
     for path in written:
         print(f"written: {path}")
