@@ -35,7 +35,7 @@ WITHOUT_DEVICE = re.compile(r"\bCUDA\b|NVIDIA|\bMPS\b|\bXPU\b|not compiled with"
 # What a trainer may find on another machine.
 ELSEWHERE = (MissingDataError, OSError, ImportError)
 NUMERIC = (RuntimeError, TypeError, ValueError)
-NUMBER = re.compile(r"\d+(\.\d+)?")
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)

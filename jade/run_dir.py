@@ -166,15 +166,19 @@ class RunDir:
             ) from error
         return directory
 
-    def write_status(self, status: str, **details: Any) -> None:
-        """Record the state of the run with its process and host."""
-        record = {
+    def make_status(self, status: str, **details: Any) -> dict[str, Any]:
+        """Say how the run stands now, with its process and host."""
+        return {
             "status": status,
             "updated": time.time(),
             "pid": os.getpid(),
             "host": socket.gethostname(),
             **details,
         }
+
+    def write_status(self, status: str, **details: Any) -> None:
+        """Record the state of the run with its process and host."""
+        record = self.make_status(status, **details)
         write_whole(self.status_file, (json.dumps(record, indent=1) + "\n").encode())
 
     def read_status(self) -> Mapping[str, Any]:

@@ -51,6 +51,7 @@ class SweepReport:
     Attributes:
         num_points: How many points were checked.
         is_whole: Whether these are all points of the sweep.
+        num_impossible: How many of them cannot run.
         problems: What keeps points, or the whole sweep, from running.
         notes: What is odd.
         untried: What could not be tried, and how many points that concerns.
@@ -60,6 +61,7 @@ class SweepReport:
 
     num_points: int = 0
     is_whole: bool = False
+    num_impossible: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     untried: dict[str, int] = field(default_factory=dict)
@@ -134,6 +136,8 @@ class _SweepCheck:
             on_point(number)
             report.num_points += 1
             self._check(point)
+        blamed = [point for each in self._impossible.values() for point in each.points]
+        report.num_impossible = len({id(point) for point in blamed})
         report.problems += [each.describe(report.num_points) for each in self._impossible.values()]
         return report
 

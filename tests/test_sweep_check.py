@@ -141,7 +141,7 @@ def test_impossible_points_are_listed_with_the_reason(heads, check):
         method="grid",
     )
     assert code == 2
-    assert "9 points checked (all); networks of 17 to 33 parameters" in text
+    assert "9 points checked (all); 3 cannot run; networks of 17 to 33 parameters" in text
     assert (
         "ValueError: 3 heads do not divide a width of 4 (modules/architectures/small.py:9)\n"
         "  3 points:\n"

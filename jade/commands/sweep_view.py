@@ -49,6 +49,8 @@ def show_report(sweep: "Sweep", report: "SweepReport") -> None:
     print(f"swept: {', '.join(parameter.key for parameter in sweep.parameters)}")
     checked = "all" if report.is_whole else "some"
     shown = [f"{report.num_points:,} points checked ({checked})"]
+    if report.num_impossible:
+        shown.append(f"{report.num_impossible:,} cannot run")
     if report.smallest is not None and report.largest is not None:
         shown.append(f"networks of {_range(report.smallest, report.largest)} parameters")
     print("; ".join(shown))

@@ -336,8 +336,9 @@ def test_phone_never_scrolls_sideways_as_a_whole(browser, made):
 
     assert browser.run("return document.documentElement.scrollWidth") == 360
     assert browser.run("return document.querySelector('#runs').scrollWidth") > 360
-    browser.find_all("#runs tbody input")[2].click()
-    wait_for_traces(browser, [shown(browser)[2]])
+    third = shown(browser)[2]
+    browser.click(f"#runs tr[data-run={third}] input")
+    wait_for_traces(browser, [third])
 
 
 def test_names_cannot_run_code(browser, tmp_path):
