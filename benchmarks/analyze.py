@@ -1,7 +1,7 @@
 """How long the analysis of 2,000 runs takes, and how long a browser takes to open its page."""
 
-import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -9,16 +9,12 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from benchmarks.many_runs import write_many_runs
 from benchmarks.start import jade_command
-from benchmarks.worker import environment
+from benchmarks.worker import ROOT, environment
 
 NUM_RUNS = 2000
 CSV_TARGET_S, PAGE_TARGET_S = 5.0, 3.0
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"),
-    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--window-size=1300,900"),
-)
-PATIENCE_S = 60
+# The driver of the browser is that of the tests.
+sys.path.insert(0, str(ROOT / "tests"))
 
 
 def measure(*, quick: bool = False) -> list[Figure]:
@@ -37,7 +33,7 @@ def measure(*, quick: bool = False) -> list[Figure]:
     ]
     name = f"page of 2,000 runs ({megabytes:.1f} MB) opens"
     if opening is None:
-        note = "needs chromium, chromium-driver and selenium"
+        note = "needs chromium and chromium-driver"
         return [*figures, Figure("analyze", name, unit="s", note=note)]
     return [
         *figures,
@@ -65,37 +61,19 @@ def _time_page(
     page: Path, profile: Path, num_samples: int
 ) -> tuple[list[float], list[float]] | None:
     """Time until the table can be used, and until plots are drawn that were scrolled to."""
-    program, driver_program = shutil.which("chromium"), shutil.which("chromedriver")
-    try:
-        from selenium import webdriver
-    except ImportError:
+    from browser import find_programs, start_browser
+
+    if None in find_programs():
         return None
-    if not (program and driver_program):
-        return None
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver_program))
     ready, drawn = [], []
-    try:
+    with start_browser(profile) as browser:
         for _ in range(num_samples):
-            driver.get("about:blank")
+            browser.ask("POST", "url", {"url": "about:blank"})
             start = time.perf_counter()
-            driver.get(page.as_uri())
-            _wait(driver, "return document.querySelectorAll('#runs tbody tr').length === 50")
+            browser.open(page)
+            browser.wait_for("return document.querySelectorAll('#runs tbody tr').length === 50")
             ready.append(time.perf_counter() - start)
-            driver.execute_script("document.querySelector('#curves').scrollIntoView()")
-            _wait(driver, "return document.querySelectorAll('#curves .lines').length")
+            browser.show("#curves")
+            browser.wait_for("return document.querySelectorAll('#curves .lines').length")
             drawn.append(time.perf_counter() - start)
-    finally:
-        driver.quit()
     return ready, drawn
-
-
-def _wait(driver, script: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not driver.execute_script(script):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"never came true: {script}")
-        time.sleep(0.01)

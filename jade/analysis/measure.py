@@ -14,7 +14,7 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Names that speak for themselves; of anything else, less is better.
 MORE_IS_BETTER = {
     *("acc", "accuracy", "auc", "auroc", "precision", "recall", "f1", "f", "score", "reward"),
-    *("return", "iou", "dice", "psnr", "ssim", "bleu", "rouge", "map", "r2", "likelihood"),
+    *("return", "iou", "dice", "psnr", "ssim", "bleu", "map", "r2", "likelihood"),
     *("correct", "success", "hits"),
 }
 LESS_IS_BETTER = {"loss", "error", "err", "negative", "nll", "perplexity"}
