@@ -1,5 +1,6 @@
 """The runs of a grid have numbers, by which they can be counted, listed and run."""
 
+import csv
 import json
 
 import pytest
@@ -138,6 +139,11 @@ def test_grid_of_tasks_runs_as_a_sweep_and_its_runs_are_tested(project, grid, ca
     for directory in runs.iterdir():
         (test,) = RunDir(directory).tests()
         assert len(json.loads(test.summary.read_text())["seed"]) == 2
+    assert main(["grid", "analyze", str(runs.parent), "--csv=runs.csv"]) == 0
+    with (project.root / "runs.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert len(table) == 4
+    assert all(float(row["test/Error"]) >= 0 for row in table)
 
 
 def test_grid_of_tasks_cannot_be_registered(grid, capsys, monkeypatch):
