@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,14 @@ from jade.loggers import wandb_account as account
 from jade.remote.reference import ProjectReference, RunReference, SweepReference
 
 TIMEOUT_S = 20
+# How often wandb tries again, and how many times as long as one answer may take it is waited for.
+RETRIES = 4
+GIVEN_UP = re.compile(r"giving up after (\d+) attempt\(s\)")
+RETRYING = "while retrying: "
+ADDRESS = re.compile(r'^(?:Get|Post|Put) "[^"]*": ')
+# Not the number of a port.
+UNAUTHORIZED = re.compile(r"(?<![\d:.])401(?!\d)")
+PATIENCE = 2
 REFUSED = (401, 403)
 SILENCE = ("did not respond in time", "deadline exceeded", "timed out")
 MISSING = ("could not find", "not found", "does not exist", "permission denied")
@@ -41,12 +50,12 @@ class Client:
         given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
         self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
         require_login(self._environ)
-        with self.asking("the account"):
+        with self.asking("the account"), _soon_at_an_end(self.timeout_s):
             import wandb
 
             self.api = wandb.Api(
                 overrides={"base_url": self.url},
-                timeout=self.timeout_s,
+                timeout=PATIENCE * self.timeout_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
             )
 
@@ -90,14 +99,15 @@ class Client:
         try:
             with exported(self._environ):
                 yield
-        except (JadeError, OSError):
-            raise
         except Exception as error:
+            # A full disk is none of W&B's faults; that nothing arrives is one.
+            if isinstance(error, (JadeError, OSError)) and not isinstance(error, TimeoutError):
+                raise
             raise self._explain(error, what) from error
 
     def _explain(self, error: Exception, what: str) -> JadeError:
         text = text_of(error)
-        if status_of(error) in REFUSED or "401" in text:
+        if status_of(error) in REFUSED or UNAUTHORIZED.search(text):
             return ConfigError(
                 f"W&B at {self.url} does not accept the API key: `wandb login --relogin` stores "
                 "another one, or set WANDB_API_KEY."
@@ -111,6 +121,32 @@ class Client:
                 f"W&B at {self.url} does not answer within {self.timeout_s} s, asked for {what}."
             )
         return NetworkError(f"W&B at {self.url} cannot be asked for {what}: {text}.")
+
+
+@contextlib.contextmanager
+def _soon_at_an_end(timeout_s: float) -> Iterator[None]:
+    """Let what is opened meanwhile try again only a few times.
+
+    By itself, wandb tries for a quarter of an hour, also when nobody waits for it any more; and a
+    process that ends waits for it.
+    """
+    import wandb
+
+    settings = wandb.setup().settings
+    wanted: dict[str, float] = {}
+    for kind in ("x_graphql", "x_file_transfer"):
+        wanted[f"{kind}_retry_max"] = RETRIES
+        wanted[f"{kind}_retry_wait_min_seconds"] = timeout_s / 40
+        wanted[f"{kind}_retry_wait_max_seconds"] = timeout_s / 5
+    # What the user has set stays; and so does what this wandb does not know.
+    ours = {k: v for k, v in wanted.items() if getattr(settings, k, 0) is None}
+    for name, value in ours.items():
+        setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        for name in ours:
+            setattr(settings, name, None)
 
 
 def _tidy_up(run: Any) -> None:
@@ -167,6 +203,16 @@ def status_of(error: Exception) -> int | None:
 
 
 def text_of(error: Exception) -> str:
-    """Render an exception of wandb in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.rstrip(".")
+    """Render an exception of wandb in one line; of several attempts, the last one says why."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    attempts = GIVEN_UP.search(text)
+    if attempts is None:
+        return text
+    reason = text.rpartition(RETRYING)[2] if RETRYING in text else text[attempts.end() :]
+    reason = ADDRESS.sub("", reason).strip(" :")
+    return f"{reason or text} (tried {attempts[1]} times)"
+
+
+def has_given_up(error: BaseException | None) -> bool:
+    """Tell whether wandb itself has tried often enough."""
+    return error is not None and GIVEN_UP.search(str(error)) is not None
