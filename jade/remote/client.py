@@ -15,7 +15,7 @@ from jade.remote.reference import ProjectReference, RunReference, SweepReference
 
 TIMEOUT_S = 20
 # How often wandb tries again, and how many times as long as one answer may take it is waited for.
-RETRIES = 4
+RETRIES = 3
 GIVEN_UP = re.compile(r"giving up after (\d+) attempt\(s\)")
 RETRYING = "while retrying: "
 ADDRESS = re.compile(r'^(?:Get|Post|Put) "[^"]*": ')
@@ -37,7 +37,8 @@ class Client:
 
     Attributes:
         url: Where W&B is.
-        timeout_s: How long it may be silent (``WANDB_HTTP_TIMEOUT``).
+        timeout_s: How long one answer may take (``WANDB_HTTP_TIMEOUT``).
+        patience_s: How long it may be silent, with all that is tried again.
 
     Raises:
         ConfigError: wandb is not installed, nobody is logged in, or the key is not accepted.
@@ -49,13 +50,14 @@ class Client:
         self.url = account.base_url(self._environ)
         given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
         self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
+        self.patience_s = PATIENCE * self.timeout_s
         require_login(self._environ)
         with self.asking("the account"), _soon_at_an_end(self.timeout_s):
             import wandb
 
             self.api = wandb.Api(
                 overrides={"base_url": self.url},
-                timeout=PATIENCE * self.timeout_s,
+                timeout=self.patience_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
             )
 
@@ -117,8 +119,9 @@ class Client:
                 f"There is no {what} on W&B ({self.url}), or this account may not see it."
             )
         if isinstance(error, TimeoutError) or any(part in text for part in SILENCE):
+            _end_service()
             return NetworkError(
-                f"W&B at {self.url} does not answer within {self.timeout_s} s, asked for {what}."
+                f"W&B at {self.url} does not answer within {self.patience_s} s, asked for {what}."
             )
         return NetworkError(f"W&B at {self.url} cannot be asked for {what}: {text}.")
 
@@ -147,6 +150,24 @@ def _soon_at_an_end(timeout_s: float) -> Iterator[None]:
     finally:
         for name in ours:
             setattr(settings, name, None)
+
+
+def _end_service() -> None:
+    """End the process by which wandb asks, unless a run is logged through it.
+
+    It goes on trying when nobody waits for it any more, and does not always hear that it is to end;
+    but our process would wait for its end.
+    """
+    try:
+        import wandb
+
+        setup = wandb.setup()
+        if setup.most_recent_active_run is None:
+            setup._connection._proc._process.kill()
+            wandb.teardown()
+    except (Exception, SystemExit) as error:
+        # It exits with the code of the process that was killed; or has none of its own.
+        logger.debug("wandb's process was ended: %r", error)
 
 
 def _tidy_up(run: Any) -> None:
@@ -214,5 +235,5 @@ def text_of(error: Exception) -> str:
 
 
 def has_given_up(error: BaseException | None) -> bool:
-    """Tell whether wandb itself has tried often enough."""
-    return error is not None and GIVEN_UP.search(str(error)) is not None
+    """Tell whether wandb itself has tried often enough, or was silent for too long."""
+    return isinstance(error, TimeoutError) or GIVEN_UP.search(str(error)) is not None

@@ -110,7 +110,7 @@ class Downloads:
             with self._aside(target) as folder:
                 try:
                     arrived = self._download(file, folder)
-                except (JadeError, OSError) as error:
+                except JadeError as error:
                     problem = str(error).rstrip(".")
                     if has_given_up(error.__cause__):
                         break
@@ -139,7 +139,7 @@ class Downloads:
         now = time.monotonic()
         if size != outcome.size:
             outcome.size, outcome.grown_at = size, now
-        return now - outcome.grown_at > self._client.timeout_s
+        return now - outcome.grown_at > self._client.patience_s
 
     @contextlib.contextmanager
     def _aside(self, target: Path) -> Iterator[Path]:
