@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import (
+    agent,
+    analyze,
     checkpoint,
     feeding_figure,
     loop,
@@ -32,6 +34,8 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "step": step.measure,
     "wandb": wandb_cost.measure,
     "check": sweep_check.measure,
+    "agent": agent.measure,
+    "analyze": analyze.measure,
 }
 PACKAGES = ("torch", "wandb", "lightning", "pytorch-ignite", "rich", "numpy")
 
