@@ -163,7 +163,9 @@ def _end_service() -> None:
 
         setup = wandb.setup()
         if setup.most_recent_active_run is None:
-            setup._connection._proc._process.kill()
+            process = setup._connection._proc._process
+            process.kill()
+            process.wait()
             wandb.teardown()
     except (Exception, SystemExit) as error:
         # It exits with the code of the process that was killed; or has none of its own.
