@@ -1,5 +1,6 @@
 """W&B in a process of its own: the real client in it, a server on loopback at its other end."""
 
+import enum
 import json
 import logging
 import os
@@ -95,12 +96,12 @@ def test_what_is_logged_arrives_with_configuration_summary_files_and_console(
 def test_program_and_process_that_are_shown_are_those_of_training(
     wandb_online, tmp_path, relay, monkeypatch
 ):
-    monkeypatch.setattr(sys, "argv", ["train.py", "--epochs=3"])
+    monkeypatch.setattr(sys, "argv", ["train.py", "--epochs=3", "--api_key=private"])
     logger = relay()
     logger.start(run_in(tmp_path))
     logger.finish(0)
     metadata = json.loads(wandb_online.runs["run1"].files["wandb-metadata.json"])
-    assert metadata["args"] == ["--epochs=3"]
+    assert metadata["args"] == ["--epochs=3", "--api_key=***"]
 
 
 def test_offline_start_waits_for_nothing(tmp_path, relay, monkeypatch):
@@ -114,6 +115,53 @@ def test_offline_start_waits_for_nothing(tmp_path, relay, monkeypatch):
     os.kill(process.pid, signal.SIGCONT)
     logger.finish(0)
     assert read_history(tmp_path) == {1: {"loss": 1.0}}
+
+
+def test_offline_start_that_fails_is_said(tmp_path, relay, monkeypatch, caplog):
+    monkeypatch.delenv("WANDB_MODE")
+    logger = relay("offline", WANDB_CONSOLE="nonsense")
+    with caplog.at_level(logging.WARNING, logger="jade"):
+        logger.start(run_in(tmp_path))
+        logger.log({"loss": 1.0}, 1)
+        logger.finish(0)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("W&B is left out, it cannot start: ")
+    assert "console" in message
+
+
+class Metric(str, enum.Enum):
+    """What the other process cannot import."""
+
+    LOSS = "loss"
+
+
+def test_values_of_the_users_own_classes_arrive_as_plain_ones(
+    wandb_online, tmp_path, relay, caplog
+):
+    table = Media("table", [{"a": Metric.LOSS, "b": lambda: None}])
+    logger = relay()
+    logger.start(run_in(tmp_path))
+    logger.log({Metric.LOSS: 1.0}, 1)
+    logger.log_media("Table", table, write(table, tmp_path / "table"), 1)
+    logger.finish(0)
+    (row,) = wandb_online.runs["run1"].history
+    assert row["loss"] == 1.0
+    assert row["Table"]["nrows"] == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_can_be_printed_nowhere_else_does_not_end_the_process(
+    wandb_online, tmp_path, relay, caplog
+):
+    logger = relay(PYTHONIOENCODING="ascii:strict")
+    logger.start(run_in(tmp_path))
+    logger._console._show("caf\u00e9 \udcff\n")
+    logger.log({"loss": 1.0}, 1)
+    logger.finish(0)
+    run = wandb_online.runs["run1"]
+    assert [row["loss"] for row in run.history] == [1.0]
+    assert any("caf\u00e9 \\udcff" in line for line in run.output)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_wrong_key_is_refused_before_training(wandb_online, tmp_path, relay):
@@ -148,6 +196,8 @@ def test_process_that_dies_is_reported_once_and_training_goes_on(
         wait_until(lambda: logger._is_gone)
         for step in range(100):
             logger.log({"loss": 1.0}, step)
+        # Nobody takes it away, so nothing is kept.
+        assert len(logger._messages) <= 1
         logger.finish(0)
     (message,) = [record.getMessage() for record in caplog.records]
     assert "W&B has not got everything" in message
