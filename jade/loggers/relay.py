@@ -30,6 +30,8 @@ START_TIMEOUT_S = 180.0
 # Longer than wandb itself takes to give up.
 FINISH_TIMEOUT_S = 360.0
 ASK_TIMEOUT_S = 10.0
+# What the other process does after its last word takes a moment, and longer on a busy machine.
+LEAVE_TIMEOUT_S = 10.0
 # After this time it is said what the run is waiting for.
 PATIENCE_S = 3.0
 # What the other process says.
@@ -270,7 +272,7 @@ class Relay(Logger):
                 self._warn_of_loss(str(self._answers.get(FINISHED) or "its process is gone"))
         self._process = None
         process.close()
-        process.wait(1.0)
+        process.wait(LEAVE_TIMEOUT_S)
 
     # Between the processes
 

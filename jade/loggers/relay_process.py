@@ -93,7 +93,7 @@ class _Server:
         try:
             logger = WandbLogger(mode, environ, pid=pid)
             logger.on_stop_wish(lambda: self._tell(relay.STOP, None))
-            logger.start(run)
+            logger.open(run)
         except ConfigError as error:
             self._tell(relay.REFUSED, str(error))
         except Exception as error:
@@ -101,6 +101,8 @@ class _Server:
         else:
             self._logger = logger
             self._tell(relay.STARTED, logger.mode)
+            # Training need not wait for that.
+            self._attempt(logger.catch_up, run)
 
     def _attempt(self, call: Any, *arguments: Any) -> None:
         try:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -274,6 +275,45 @@ def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online
     run = wandb_online.runs["run1"]
     assert run.state == "failed"
     assert len(run.history) == 50
+
+
+def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, tmp_path, relay):
+    script = textwrap.dedent(
+        f"""
+        import os, signal, sys, time
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
+        from contract import run_in
+        from pathlib import Path
+        from jade.loggers.relay import Relay
+        logger = Relay("online", dict(os.environ))
+        logger.start(run_in(Path({str(tmp_path)!r})))
+        for step in range(50):
+            logger.log({{"loss": 1.0}}, step)
+        while logger._messages:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        # It will not hear of our end before the next one has begun.
+        os.kill(logger._process.pid, signal.SIGSTOP)
+        print(logger._process.pid, flush=True)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, stdout=subprocess.PIPE, text=True
+    )
+    # Enough for a start that waits for nobody.
+    waker = threading.Timer(3.0, lambda: os.kill(int(done.stdout), signal.SIGCONT))
+    waker.start()
+    logger = relay()
+    logger.start(run_in(tmp_path, resumed_at=49))
+    for step in range(50, 60):
+        logger.log({"loss": 1.0}, step)
+    logger.finish(0)
+    waker.join()
+    time.sleep(1.0)
+    run = wandb_online.runs["run1"]
+    assert [row["iteration"] for row in run.history] == list(range(60))
+    assert run.state == "finished"
 
 
 def test_process_that_is_not_needed_is_gone_at_once():
