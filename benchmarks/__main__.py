@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import (
+    agent,
     checkpoint,
     feeding_figure,
     loop,
@@ -32,6 +33,7 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "step": step.measure,
     "wandb": wandb_cost.measure,
     "check": sweep_check.measure,
+    "agent": agent.measure,
 }
 PACKAGES = ("torch", "wandb", "lightning", "pytorch-ignite", "rich", "numpy")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jade.launch.preflight import Finding
     from jade.sweep import Sweep
 
-NARROW = 100
+WIDE = 1000
 
 
 def main(tokens: list[str], program: str) -> int:
@@ -80,4 +80,5 @@ def _print_table(findings: "list[Finding]") -> None:
         if finding.advice:
             text.append(f"\n-> {finding.advice}", "bold")
         table.add_row(mark, finding.topic, text)
-    Console(width=None if sys.stdout.isatty() else NARROW).print(table)
+    # A pipe has no width: nothing in it should be broken.
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)

@@ -23,6 +23,7 @@ from jade.errors import ConfigError
 from jade.metrics_table import STEP, MetricsTable
 from jade.run_dir import FAILED, FINISHED, PERIODIC, RUNNING, RunDir
 from jade.runs import RunSummary
+from jade.saved_runs import read_json
 from jade.seal import read_iteration
 from jade.timespan import render_age, render_duration
 
@@ -39,6 +40,7 @@ CHART_WIDTH, CHART_HEIGHT, MOST_CHARTS = 46, 5, 8
 LARGE_CHART_HEIGHT = 12
 GAP = "  "
 ERROR_LINES = 12
+MOST_TESTED = 4
 NOT_METRICS = (STEP, "epoch")
 
 
@@ -83,6 +85,7 @@ class RunPage:
             self._charts(),
             self._pictures(),
             self._checkpoints(),
+            self._tests(),
             self._error(),
             self._how_to_go_on(),
         ]
@@ -223,6 +226,20 @@ class RunPage:
             yield labelled(
                 "checkpoint", f"{kind:<10}{at:<19}{render_size(stat.st_size):>8}{GAP}{age}"
             )
+
+    def _tests(self) -> "Iterator[Text]":
+        """List the tests of the run, with what they have measured."""
+        for directory in self._directory.tests():
+            found = read_json(directory.summary)
+            measured = found.get("metrics")
+            numbers = measured.items() if isinstance(measured, Mapping) else ()
+            shown = "".join(
+                f"{GAP}{name} {render_number(value)}"
+                for name, value in list(numbers)[:MOST_TESTED]
+                if isinstance(value, (int, float))
+            )
+            status = str(found.get("status") or "not finished")
+            yield labelled("test", f"{directory.root.name}{GAP}{status}{shown}")
 
     def _error(self) -> "Iterator[Text]":
         """Show the end of what the log says of the failure."""

@@ -39,6 +39,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 STATE_INTERVAL_S = 30.0
 OVER = ("FINISHED", "CANCELED", "CANCELLED")
 PAUSED = "PAUSED"
+# W&B would look up all packages for each run; those of JADE have them in their provenance.
+KNOWN_ANYWAY = {"WANDB_X_SAVE_REQUIREMENTS": "false"}
 RUN_COMMANDS = ("run", "resume")
 
 
@@ -90,6 +92,8 @@ class _Seat:
     waiting: list[Order] = field(default_factory=list)
     next_question: float = 0.0
     last_state: float = 0.0
+    # From a question until its answer has been followed, not only until it has come.
+    is_asking: bool = False
     is_checking: bool = False
     is_closed: bool = False
 
@@ -178,7 +182,7 @@ class Agent:
         if not self._takes_work or all(seat.is_closed for seat in self._seats):
             return True
         count = self._options.count
-        is_asking = any(seat.courier.is_away for seat in self._seats)
+        is_asking = any(seat.is_asking for seat in self._seats)
         return count is not None and self._num_taken >= count and not is_asking
 
     def _wait_for_event(self) -> None:
@@ -235,10 +239,11 @@ class Agent:
         for seat in self._seats:
             if self._may_ask(seat) and now >= seat.next_question:
                 seat.next_question = now + INTERVAL_S
+                seat.is_asking = True
                 seat.courier.send(_Question(seat.run_ids, seat.is_idle))
 
     def _may_ask(self, seat: _Seat) -> bool:
-        if seat.is_closed or seat.courier.is_away or seat.is_checking:
+        if seat.is_closed or seat.is_asking or seat.is_checking:
             return False
         if not seat.is_idle:
             return True
@@ -248,10 +253,11 @@ class Agent:
         """Tell whether one more trial may be taken, also if all questions are answered by one."""
         if self._options.count is None:
             return True
-        open_questions = sum(seat.courier.is_away and seat.is_idle for seat in self._seats)
+        open_questions = sum(seat.is_asking and seat.is_idle for seat in self._seats)
         return self._num_taken + open_questions < self._options.count
 
     def _take_answer(self, seat: _Seat, answer: _Answer | Exception) -> None:
+        seat.is_asking = False
         if isinstance(answer, Exception):
             self._take_problem(seat, answer)
             return
@@ -349,6 +355,7 @@ class Agent:
         files = ParameterFiles.of(place.sweep_folder, order.run_id)
         files.write(order.values, self._tokens)
         environ = {
+            **(KNOWN_ANYWAY if place.experiments_root is not None else {}),
             **place.environ,
             **slot.environ,
             "WANDB_RUN_ID": order.run_id,

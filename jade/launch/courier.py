@@ -25,13 +25,11 @@ class Courier(Generic[Question, Answer]):
         self._ask = ask
         self._deliver = deliver
         self._questions: queue.SimpleQueue[Question] = queue.SimpleQueue()
-        self.is_away = False
         # A daemon: nobody waits for a server at the end.
         threading.Thread(target=self._run, name="jade-courier", daemon=True).start()
 
     def send(self, question: Question) -> None:
-        """Send a question; only once the last one has been answered."""
-        self.is_away = True
+        """Send a question; the answer to it is delivered before any other."""
         self._questions.put(question)
 
     def _run(self) -> None:
@@ -41,5 +39,4 @@ class Courier(Generic[Question, Answer]):
                 answer: Answer | Exception = self._ask(question)
             except Exception as error:
                 answer = error
-            self.is_away = False
             self._deliver(answer)

@@ -105,9 +105,9 @@ class Forked:
         sys.path.insert(0, str(Path(entry).resolve().parent) if is_file else os.getcwd())  # noqa: PTH109
         sys.argv[:] = [entry, *self._request["arguments"]]
         random.seed()
-        numpy: Any = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed()
+        numpy_random: Any = sys.modules.get("numpy.random")
+        if numpy_random is not None:
+            numpy_random.seed()
         self._set_threads()
         disown_finalizers()
 

@@ -29,7 +29,7 @@ WARM_MODULES = (
     "rich.table",
     "wandb",
     "wandb.apis.public",
-    "wandb.sdk.launch",
+    "wandb.sdk.launch.inputs.internal",
     "requests",
 )
 # How long the files of a user may take to be imported before we go on without that.

@@ -1,6 +1,7 @@
 """Where an agent works: the folders of a sweep, the environment of its trials, what they need."""
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from jade.launch.sweep_command import DEFAULT
 from jade.launch.wandb_sweep import WandbSweep
 from jade.loggers.shared_service import SERVICE
 from jade.settings import FILES
+from jade.signals import AGENT
 from jade.sweep import Sweep, require_sweep, telling_points
 from jade.sweep.command import Command
 from jade.whole_file import write_whole
@@ -104,6 +106,7 @@ def trial_environment(
         "WANDB_ENTITY": sweep.entity,
         "WANDB_PROJECT": sweep.project,
         "WANDB_SWEEP_ID": sweep.sweep_id,
+        AGENT: str(os.getpid()),
         "WANDB_DIR": str(folder / (environ.get("WANDB_DIR") or ".")),
     }
 

@@ -1,5 +1,6 @@
 """`jade agent` as a process, with the real wandb client: work, signals, faults of both sides."""
 
+import json
 import os
 import signal
 import subprocess
@@ -203,36 +204,43 @@ def test_a_signal_is_passed_on_and_nothing_new_is_started(script, start, number,
 
 PAUSE = """
     import os, time
-    from jade.eval import Evaluation
+    from modules.models.line import LineTrainer
 
 
-    class Pause(Evaluation):
-        def evaluate(self):
+    class PausingTrainer(LineTrainer):
+        def train_step(self, data):
             open("pausing", "w").close()
             while not os.path.exists("go"):
                 time.sleep(0.01)
-            return 1.0
+            super().train_step(data)
 """
 
 
 @pytest.fixture
 def paused(project, wandb_online, start):
-    """An agent with a training that is in the middle of something."""
-    project.write("modules/eval/slow.py", PAUSE)
-    project.write("eval.yml", "Pause:\n  class: Pause\n")
-    parameters = {"epochs": {"values": [3]}}
-    sweep = training_sweep(project, wandb_online, parameters, "--evaluate_first=false")
+    """An agent with a training that is in the middle of a step."""
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
     agent = start(project.root, sweep)
     agent.wait_for_files("pausing")
     return agent, sweep
 
 
 def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wandb_online, start):
+    """A job that ends signals all of its processes: the trials, too, which then hear it twice."""
     first, sweep = paused
+    (directory,) = (project.root / "experiments").iterdir()
+    trial = json.loads((directory / "status.json").read_text())["pid"]
+    os.kill(trial, signal.SIGTERM)
+    # The kernel makes one signal of two that nobody has heard yet.
+    time.sleep(0.5)
     first.popen.send_signal(signal.SIGTERM)
     first.wait_for(lambda: "asked to stop" in first.output)
+    time.sleep(0.3)
     (project.root / "go").touch()
     assert first.wait()[0] == 75, first.output
+    assert "1 preempted" in first.output
 
     code, output = start(project.root, sweep).wait()
 

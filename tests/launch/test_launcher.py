@@ -114,7 +114,7 @@ def test_what_a_program_has_written_is_there_although_it_never_closed_the_file(b
 
 
 def test_forked_programs_have_random_numbers_and_process_groups_of_their_own(tmp_path):
-    bench = Bench(tmp_path, ("numpy",))
+    bench = Bench(tmp_path, ("numpy.random",))
     text = "import os, random, numpy; print(random.random(), numpy.random.rand(), os.getpgrp())"
     try:
         (_, one), (_, two) = bench.run(bench.program(text)), bench.run(bench.program(text))
