@@ -66,7 +66,8 @@ class RelayProcess:
         self.outgoing = Connection(ours_out, readable=False)
         self.incoming = Connection(ours_in, writable=False)
         self._popen: subprocess.Popen[bytes] | None = None
-        # Whether wandb was imported here before any code of the user was.
+        # By JADE itself: no code of the user has been imported yet.
+        self.has_wandb = "wandb" in sys.modules
         self.is_fork = _is_warm()
         if self.is_fork:
             self.pid = _fork(theirs_in, theirs_out, (ours_in, ours_out), environ)

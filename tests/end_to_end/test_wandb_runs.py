@@ -1,6 +1,7 @@
 """Whole runs with W&B online: what it shows is the truth, and a bad network changes no result."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -303,6 +304,20 @@ def test_run_that_began_offline_and_goes_on_online_is_whole_on_wandb(project, wa
     run = only_run(wandb_online)
     assert [row["iteration"] for row in run.history] == iterations_of(directory_of(project, run))
     assert "W&B gets what it lacks" in output
+
+
+def test_run_that_is_named_on_wandb_goes_on_there_whatever_the_variables_say(
+    project, wandb_online, start
+):
+    finish(start("--log_loss_every=1 iteration"))
+    run = only_run(wandb_online)
+    shutil.rmtree(project.root / "experiments")
+    name = f"{run.entity}/{run.project}/{run.id}"
+    output = resume(project, name, "--total=3 epochs", WANDB_PROJECT="other", WANDB_ENTITY="")
+    assert only_run(wandb_online) is run
+    assert [row["iteration"] for row in run.history] == list(range(10))
+    # That JADE has asked W&B itself is no reason to have it in this process.
+    assert "wandb: " not in output
 
 
 @pytest.mark.parametrize("status", [500, 429])
