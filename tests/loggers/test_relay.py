@@ -254,7 +254,7 @@ def test_user_interrupt_and_signals_to_the_group_do_not_end_the_process(wandb_on
 def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online, tmp_path):
     script = textwrap.dedent(
         f"""
-        import os, sys, time
+        import os, sys
         sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
         from contract import run_in
         from pathlib import Path
@@ -263,9 +263,8 @@ def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online
         logger.start(run_in(Path({str(tmp_path)!r})))
         for step in range(50):
             logger.log({{"loss": 1.0}}, step)
-        while logger._messages:
-            time.sleep(0.01)
-        time.sleep(0.1)
+        # The answer comes when all before it is done.
+        logger.is_stop_wanted()
         os.kill(os.getpid(), 9)
         """
     )
@@ -280,7 +279,7 @@ def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online
 def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, tmp_path, relay):
     script = textwrap.dedent(
         f"""
-        import os, signal, sys, time
+        import os, signal, sys
         sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
         from contract import run_in
         from pathlib import Path
@@ -289,9 +288,8 @@ def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, t
         logger.start(run_in(Path({str(tmp_path)!r})))
         for step in range(50):
             logger.log({{"loss": 1.0}}, step)
-        while logger._messages:
-            time.sleep(0.01)
-        time.sleep(0.1)
+        # The answer comes when all before it is done.
+        logger.is_stop_wanted()
         # It will not hear of our end before the next one has begun.
         os.kill(logger._process.pid, signal.SIGSTOP)
         print(logger._process.pid, flush=True)
