@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     agent,
+    analyze,
     checkpoint,
     feeding_figure,
     loop,
@@ -34,6 +35,7 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "wandb": wandb_cost.measure,
     "check": sweep_check.measure,
     "agent": agent.measure,
+    "analyze": analyze.measure,
 }
 PACKAGES = ("torch", "wandb", "lightning", "pytorch-ignite", "rich", "numpy")
 

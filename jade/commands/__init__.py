@@ -14,5 +14,6 @@ COMMANDS = {
     "export": "put the model of a run into one file",
     "sync": "bring runs to W&B that were made offline, or whose connection was lost",
     "runs": "list runs: how they stand, how far they are, and how good",
+    "analyze": "compare runs: one table, statistics over repetitions, CSV, LaTeX and a page",
     "show": "show all about one run, with its curves",
 }

@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,6 @@ SORTED_BY = ("age", "best", "progress", "name")
 BAR_WIDTH, WIDE = 8, 96
 # A reason that gets less room than this says nothing.
 LEAST_REASON = 24
-GAP = "  "
 
 
 def main(tokens: list[str], program: str) -> int:
@@ -153,15 +152,21 @@ def _print_json(runs: Sequence["RunSummary"]) -> None:
 
 
 def _print_table(runs: Sequence["RunSummary"]) -> None:
-    from jade.commands.run_view import is_ascii_only, make_console, print_lines
+    from jade.commands.run_view import (
+        align_columns,
+        columns_width,
+        is_ascii_only,
+        make_console,
+        print_lines,
+    )
 
     console = make_console()
     bar_width = BAR_WIDTH if console.width >= WIDE else 0
     columns = _make_columns(runs, bar_width, ascii_only=is_ascii_only(console))
     reasons = columns.pop("reason", None)
-    if reasons and console.width - _width(columns) >= LEAST_REASON:
+    if reasons and console.width - columns_width(columns) >= LEAST_REASON:
         columns["reason"] = reasons
-    print_lines(console, _align(columns), cut=True)
+    print_lines(console, align_columns(columns), cut=True)
 
 
 def _make_columns(
@@ -207,28 +212,6 @@ def _swept_columns(runs: Sequence["RunSummary"]) -> "dict[str, list[Text]]":
 
 def _value(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _width(columns: "Mapping[str, Sequence[Text]]") -> int:
-    return sum(_column_width(name, cells) + len(GAP) for name, cells in columns.items())
-
-
-def _column_width(name: str, cells: "Sequence[Text]") -> int:
-    return max(len(name), *(cell.cell_len for cell in cells))
-
-
-def _align(columns: "Mapping[str, Sequence[Text]]") -> "Iterator[Text]":
-    """Yield the header and the rows; a table of rich takes seconds for a thousand of them."""
-    from rich.text import Text
-
-    widths = [_column_width(name, cells) for name, cells in columns.items()]
-    header = [Text(name, style="bold") for name in columns]
-    for row in (header, *zip(*columns.values(), strict=True)):
-        line = Text()
-        for cell, width in zip(row, widths, strict=True):
-            line.append_text(cell).append(" " * (width - cell.cell_len) + GAP)
-        line.rstrip()
-        yield line
 
 
 def _measure(run: "RunSummary") -> "Text":
