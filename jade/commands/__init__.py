@@ -6,7 +6,7 @@ COMMANDS = {
     "resume": "continue a run that was stopped, killed or has failed, exactly where it was left",
     "verify-resume": "kill and resume a training, and see whether it ends the same bit by bit",
     "check": "check a configuration, or a whole sweep, without running anything",
-    "sweep": "register a sweep with W&B: jade sweep push FILE",
+    "sweep": "run a sweep on this machine, look after it, or register it with W&B",
     "doctor": "examine your W&B account, this machine and configurations, and say what to do",
     "agent": "run the trials of a W&B sweep on this machine",
     "test": "test a run, or all runs below a folder, and keep the results beside them",

@@ -342,7 +342,7 @@ class Agent:
         elif self._launcher.is_warm:
             self._launcher.prepare(program)
         else:
-            program = _as_ordinary(program)
+            program = program.as_ordinary()
         self._launcher.start(trial.run_id, program, trial.output.fileno())
 
     def _make_trial(self, order: Order, slot: Slot) -> Trial:
@@ -461,10 +461,6 @@ class Agent:
         if text not in self._said:
             self._said.add(text)
             self._report(text)
-
-
-def _as_ordinary(program: Program) -> Program:
-    return Program(arguments=program.command, environ=program.environ, folder=program.folder)
 
 
 def _goal(metric: Any) -> str:

@@ -174,7 +174,7 @@ def test_download_that_stalls_is_given_up(served, wandb_online, monkeypatch):
     run = jade.load_run(f"team/project/{served.id}")
     wandb_online.close_door()
     began = time.monotonic()
-    with pytest.raises(NetworkError, match="does not answer within 1 s"):
+    with pytest.raises(NetworkError, match="W&B at http"):
         run.trainer()
     assert time.monotonic() - began < 60
     assert list((run.directory / "checkpoints").iterdir()) == []
