@@ -91,7 +91,7 @@ class WorkerFeed(Feed):
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         self._batches = iter(self._copy)
-        if self.runs_ahead:
+        if self.runs_ahead or not self._rng.is_needed:
             return iter(self._batches)
         return self._isolated(self._batches, epoch)
 
@@ -151,6 +151,7 @@ class NumberedFeed(WorkerFeed):
 
     def __init__(self, loader: "DataLoader[Any]", seed: int) -> None:
         super().__init__(loader, seed)
+        self._plain = copy.copy(loader)
         is_batched = loader.batch_sampler is not None
         sampler_name = "batch_sampler" if is_batched else "sampler"
         self._numbering = Numbering(self._attributes[sampler_name])
@@ -161,6 +162,10 @@ class NumberedFeed(WorkerFeed):
         self._attributes["collate_fn"] = pass_on
 
     def start(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
+        if not self.runs_ahead and not start_batch and not self._rng.is_needed:
+            # Nothing is left to do for us: what stands in between would only cost time.
+            self._batches = iter(self._plain)
+            return iter(self._batches)
         if self._keeps_workers:
             self._start_kept_workers()
         self._numbering.start = start_batch
