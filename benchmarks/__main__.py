@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks import checkpoint, feeding_figure, loop, memory, resume, start, step
+from benchmarks import checkpoint, feeding_figure, loop, memory, resume, start, step, wandb_cost
 from benchmarks.figures import Figure, print_table
 
 SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
@@ -20,8 +20,9 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "checkpoint": checkpoint.measure,
     "resume": resume.measure,
     "step": step.measure,
+    "wandb": wandb_cost.measure,
 }
-PACKAGES = ("torch", "lightning", "pytorch-ignite", "rich", "numpy")
+PACKAGES = ("torch", "wandb", "lightning", "pytorch-ignite", "rich", "numpy")
 
 
 def main() -> int:

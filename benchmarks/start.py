@@ -113,10 +113,10 @@ def measure_first_step(*, quick: bool = False) -> list[Figure]:
         }
         samples = {name: Samples() for name in commands}
         for name in commands:
-            _time_until_told(commands[name], data)
+            time_until_told(commands[name], data)
         for _ in range(3 if quick else 15):
             for name, command in commands.items():
-                samples[name].add(partial(_time_until_told, command, data))
+                samples[name].add(partial(time_until_told, command, data))
     alone = samples.pop("import torch")
     figures = [Figure.from_samples("start", "import torch", alone.wall, unit="s")]
     for name, taken in samples.items():
@@ -134,10 +134,10 @@ def measure_first_step(*, quick: bool = False) -> list[Figure]:
     return figures
 
 
-def _time_until_told(command: Sequence[str], data: Path) -> float:
+def time_until_told(command: Sequence[str], data: Path, **variables: str) -> float:
     """Return the seconds from the start of a process to the time of day that it prints."""
     started = time.time()
-    return run_and_read(command, JADE_BENCHMARK_DATA=str(data)) - started
+    return run_and_read(command, JADE_BENCHMARK_DATA=str(data), **variables) - started
 
 
 def train_command(folder: str, trainer: str) -> list[str]:
@@ -156,6 +156,11 @@ def train_command(folder: str, trainer: str) -> list[str]:
 
 def run_and_read(command: Sequence[str], **variables: str) -> float:
     """Run a process with a terminal for its progress; return the number that it prints first."""
+    return run_and_read_all(command, **variables)[0]
+
+
+def run_and_read_all(command: Sequence[str], **variables: str) -> list[float]:
+    """Run a process with a terminal for its progress; return the numbers that it prints."""
     terminal = Terminal()
     try:
         done = subprocess.run(
@@ -168,7 +173,10 @@ def run_and_read(command: Sequence[str], **variables: str) -> float:
         )
     finally:
         terminal.close()
+    numbers = []
     for line in done.stdout.splitlines():
         with contextlib.suppress(ValueError):
-            return float(line)
+            numbers.append(float(line))
+    if numbers:
+        return numbers
     raise RuntimeError(f"{' '.join(command)} has failed:\n{terminal.tail()}")

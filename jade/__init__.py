@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         DeviceError,
         JadeError,
         MissingDataError,
+        NetworkError,
         NonFiniteLossError,
         RunInUseError,
         TrainingError,
@@ -51,6 +52,7 @@ _HOMES = {
     "DeviceError": "jade.errors",
     "CheckpointError": "jade.errors",
     "RunInUseError": "jade.errors",
+    "NetworkError": "jade.errors",
     "TrainingError": "jade.errors",
     "NonFiniteLossError": "jade.errors",
 }
@@ -69,6 +71,7 @@ __all__ = [
     "Logger",
     "Media",
     "MissingDataError",
+    "NetworkError",
     "NonFiniteLossError",
     "RunInUseError",
     "Trainer",

@@ -12,9 +12,9 @@ from jade.left_run import continue_run
 from jade.loggers.base import Logger
 from jade.origin import Origin
 from jade.overrides import Override
+from jade.remote.place import bring_here
 from jade.run import Circumstances, execute
 from jade.run_dir import INTERRUPTED
-from jade.runs import find_directory
 from jade.schedule import parse_amount
 from jade.settings import FIELDS
 
@@ -68,7 +68,8 @@ def resume(
     """Continue a run that was stopped, killed or has failed, exactly where it was left.
 
     Args:
-        run: Its directory, or its id below ``experiments_root``.
+        run: Its directory, its id below ``experiments_root``, or a reference to a run on W&B
+            (``entity/project/run_id``), which is fetched from there.
         total: How long to train in all (``"20 epochs"``), if not as long as it was told to.
         additional: How much longer to train, from where it was left.
         overrides: Dotted keys and values that differ from the configuration of the run.
@@ -88,7 +89,7 @@ def resume(
     if total is not None and additional is not None:
         raise ConfigError("total and additional exclude each other.")
     root = settings.get("experiments_root")
-    directory = find_directory(run, Path(root) if root else None)
+    directory = bring_here(run, Path(root) if root else None)
     arguments = _as_overrides("resume", settings, overrides)
     limits = None if total is None else parse_amount(total, "total", zero=True)
     sources = Sources(

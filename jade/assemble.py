@@ -1,6 +1,8 @@
 """Turn a resolved configuration into a device, datasets, a trainer, evaluations and loggers."""
 
 import logging
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +10,21 @@ from typing import Any
 import torch
 
 from jade import stateful
+from jade.class_index import read_anyhow
 from jade.components import Architectures, Blueprint, Buildable, LazyComponents
 from jade.errors import ComponentError, DeviceError, suggest
 from jade.eval import Evaluation
 from jade.loggers.base import Logger
 from jade.loggers.csv_logger import CsvLogger
+from jade.loggers.relay import Relay, RelayProcess
+from jade.loggers.wandb_account import resolve_mode
 from jade.loss_window import LossWindow
 from jade.resolve import Resolved
 from jade.seeding import derive, isolated_rng
 from jade.trainer import Trainer
 from jade.warm_start import load_weights
+
+IMPORTS_WANDB = re.compile(r"^\s*(?:import|from)\s+wandb\b", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +123,7 @@ def assemble(
     """
     datasets = Datasets(resolved.data, seed) if datasets is None else datasets
     architectures = Architectures(resolved.index, resolved.architecture_file)
-    trainer = _build_trainer(resolved.model, datasets, architectures, device)
+    trainer = build_trainer(resolved.model, datasets, architectures, device)
     if resolved.settings.load is not None:
         load_weights(trainer, resolved.settings)
     trainer._losses = LossWindow(stop_on_nan=resolved.settings.stop_on_nan)
@@ -124,18 +131,19 @@ def assemble(
     for name, blueprint in resolved.evaluations.items():
         # Each evaluation draws from a generator of its own: adding one changes no other.
         with isolated_rng(derive(seed, "initialize", name)):
-            evaluations[name] = _build_evaluation(name, blueprint, trainer, datasets)
+            evaluations[name] = build_evaluation(name, blueprint, trainer, datasets)
         if resolved.settings.dry_run:
             evaluations[name].max_batches = 1
     return Assembled(trainer, evaluations, datasets, device)
 
 
-def _build_trainer(
+def build_trainer(
     blueprint: Blueprint,
     datasets: Mapping[str, Any],
     architectures: Architectures,
     device: torch.device,
 ) -> Trainer:
+    """Build a trainer by its own ``initialize``, and put all that it holds on the device."""
     trainer: Trainer = blueprint.target(
         datasets=datasets, architectures=architectures, device=device
     )
@@ -152,16 +160,22 @@ def _build_trainer(
     return trainer
 
 
-def _build_evaluation(
+def build_evaluation(
     name: str, blueprint: Blueprint, trainer: Trainer, datasets: Mapping[str, Any]
 ) -> Evaluation:
+    """Build an evaluation of a trainer by its own ``initialize``."""
     evaluation: Evaluation = blueprint.target(name, trainer, datasets)
     evaluation.initialize(**blueprint.build_params())
     return evaluation
 
 
-def make_loggers(resolved: Resolved) -> list[Logger]:
-    """Make the destinations that the settings ask for; nothing is opened yet."""
+def make_loggers(resolved: Resolved, relay: RelayProcess | None = None) -> list[Logger]:
+    """Make the destinations that the settings ask for; nothing is opened yet.
+
+    Args:
+        resolved: The configuration.
+        relay: The process that W&B can be in, if it has been started already.
+    """
     settings = resolved.settings
     loggers: list[Logger] = [CsvLogger()]
     if settings.tensorboard and not settings.dry_run:
@@ -170,11 +184,26 @@ def make_loggers(resolved: Resolved) -> list[Logger]:
         require_tensorboard()
         loggers.append(TensorboardLogger())
     if settings.wandb != "disabled" and not settings.dry_run:
-        from jade.loggers.wandb_logger import WandbLogger
-
-        loggers.append(WandbLogger(settings.wandb, resolved.configuration.environ))
+        loggers.append(_make_wandb_logger(resolved, relay))
     loggers += [blueprint.build() for blueprint in resolved.loggers.values()]
     return loggers
+
+
+def _make_wandb_logger(resolved: Resolved, relay: RelayProcess | None) -> Logger:
+    """Log to W&B from another process, unless the user's code expects ``wandb.run`` in this one."""
+    from jade.loggers.wandb_logger import WandbLogger
+
+    mode, environ = resolved.settings.wandb, resolved.configuration.environ
+    if resolve_mode(mode, environ) == "disabled" or _uses_wandb(resolved, relay):
+        return WandbLogger(mode, environ)
+    return Relay(mode, environ, relay)
+
+
+def _uses_wandb(resolved: Resolved, relay: RelayProcess | None) -> bool:
+    is_preloaded = relay is not None and relay.is_fork
+    if "wandb" in sys.modules and not is_preloaded:
+        return True
+    return any(IMPORTS_WANDB.search(read_anyhow(path)) for path in resolved.index.used)
 
 
 def count_parameters(trainer: Trainer) -> list[tuple[str, str, int, int]]:

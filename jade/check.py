@@ -1,6 +1,7 @@
 """Find what would only fail once a run is being built, without building anything."""
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def _unknown_datasets(resolved: Resolved) -> Iterator[str]:
 
 def _architecture_problems(resolved: Resolved) -> Iterator[str]:
     """Compare the calls of instantiate_architecture in the trainer with the classes of the file."""
-    calls = list(_architecture_calls(resolved.model.target))
+    calls = _architecture_calls(resolved.model.target)
     try:
         path = resolved.architecture_file
     except ComponentError as error:
@@ -113,7 +114,12 @@ def _architecture_problems(resolved: Resolved) -> Iterator[str]:
                 yield f"arch_impl: {name}{signature} in {path} takes no {key!r}.{hint}"
 
 
-def _architecture_calls(target: type) -> Iterator[tuple[str, list[str]]]:
+@functools.lru_cache(maxsize=64)
+def _architecture_calls(target: type) -> tuple[tuple[str, list[str]], ...]:
+    return tuple(_read_architecture_calls(target))
+
+
+def _read_architecture_calls(target: type) -> Iterator[tuple[str, list[str]]]:
     """Read which architectures a trainer and the classes it derives from ask for."""
     for parent in target.__mro__:
         if parent is Trainer:

@@ -145,7 +145,7 @@ class ClassIndex:
         suspects = [
             problem
             for path, problem in self.broken.items()
-            if re.search(rf"^\s*class\s+{re.escape(name)}\b", _read_anyhow(path), re.M)
+            if re.search(rf"^\s*class\s+{re.escape(name)}\b", read_anyhow(path), re.M)
         ]
         if suspects:
             return f"The class {name!r} stands in a file that Python cannot read: {suspects[0]}"
@@ -158,6 +158,33 @@ class ClassIndex:
             hint = _suggest_from_libraries(name) + hint
         broken = "".join(f" Not read: {problem}" for problem in self.broken.values())
         return f"There is no class {name!r} in {folders}torch or torchvision.{hint}{broken}"
+
+
+class RememberedClasses(ClassIndex):
+    """An index that looks for each class once, for those who resolve many configurations.
+
+    Files that are edited meanwhile are not noticed.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path], folder: Path = Path(), fence: Fence | None = None
+    ) -> None:
+        self._found: dict[str, type] = {}
+        self._found_in_files: dict[tuple[Path, str], type] = {}
+        super().__init__(roots, folder, fence)
+
+    def find(self, name: str) -> type:
+        """Find a class as ``ClassIndex.find`` does."""
+        if name not in self._found:
+            self._found[name] = super().find(name)
+        return self._found[name]
+
+    def find_in_file(self, path: Path, class_name: str) -> type:
+        """Find a class as ``ClassIndex.find_in_file`` does."""
+        key = (path, class_name)
+        if key not in self._found_in_files:
+            self._found_in_files[key] = super().find_in_file(path, class_name)
+        return self._found_in_files[key]
 
 
 def default_roots(files: Iterable[Any], folder: Path = Path()) -> list[Path]:
@@ -200,7 +227,8 @@ def _class_statements(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
             yield from _class_statements(item for part in handlers for item in part.body)
 
 
-def _read_anyhow(path: Path) -> str:
+def read_anyhow(path: Path) -> str:
+    """Read a text whatever stands in it; one that cannot be read is empty."""
     try:
         return path.read_text("utf-8", "replace")
     except OSError:

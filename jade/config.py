@@ -1,7 +1,8 @@
 """Collect a configuration from files, environment and sweep, with the origin of each value."""
 
 import copy
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ ENVIRONMENT_SETTINGS = {"DEVICE": "device", "EXPERIMENTS_ROOT": "experiments_roo
 SWEEP = Origin("sweep")
 YAML_ENDINGS = (".yml", ".yaml")
 # What `wandb agent` adds of its own to the values of a sweep.
-WANDB_KEYS = ("_wandb", "wandb_version")
+REQUEUED = "_wandb"
+WANDB_KEYS = (REQUEUED, "wandb_version")
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Configuration(Document):
     Attributes:
         folder: What the paths of files with code are relative to: the working directory, unless
             the configuration is of another place.
+        is_requeued: Whether its run was preempted in a sweep, and is given out again.
         fence: Keeps out what a configuration of somebody else must not name; None for one's own.
     """
 
@@ -40,6 +43,7 @@ class Configuration(Document):
     notices: list[str] = field(default_factory=list)
     folder: Path = Path()
     fence: Fence | None = None
+    is_requeued: bool = False
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
@@ -87,11 +91,20 @@ class Configuration(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """All that a configuration is made of: sections given as mappings, overrides, environment."""
+    """All that a configuration is made of: sections given as mappings, overrides, environment.
+
+    Attributes:
+        sections: Given as mappings instead of files.
+        arguments: Overrides.
+        environ: Environment variables.
+        load_tree: Loads a file with what it includes; who loads many configurations of the same
+            files can give a function that remembers them.
+    """
 
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     arguments: Sequence[Override] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+    load_tree: Callable[[Path, str], Document] = load_tree
 
 
 def load(sources: Sources) -> Configuration:
@@ -101,9 +114,9 @@ def load(sources: Sources) -> Configuration:
     """
     overrides = [*_spread(sources.arguments), *_spread(read_sweep(sources.environ))]
     chosen = {override.key: override.value for override in overrides if override.key in FIELDS}
-    configuration = Configuration(overrides=overrides)
+    configuration = Configuration(overrides=overrides, is_requeued=_is_requeued(sources))
     for path in _as_paths(chosen.get("config")):
-        configuration.add(_load_sectioned(path))
+        configuration.add(_check_sectioned(sources.load_tree(path, "--config"), path))
     env_file = chosen.get("env_file", configuration.values.get("env_file"))
     if env_file is not None:
         env_file = str(_expand_path(env_file, "env_file", sources.environ))
@@ -112,7 +125,8 @@ def load(sources: Sources) -> Configuration:
         named = chosen.get(f"{section}_conf", configuration.values.get(f"{section}_conf"))
         if named is not None:
             path = _expand_path(named, f"--{section}_conf", configuration.environ)
-            configuration.add(_load_section(path, section), (section,))
+            document = sources.load_tree(path, f"--{section}_conf")
+            configuration.add(_check_section(document, path, section), (section,))
         if section in sources.sections:
             configuration.add(_as_document(section, sources.sections[section]), (section,))
     _add_environment_settings(configuration)
@@ -121,16 +135,26 @@ def load(sources: Sources) -> Configuration:
 
 def read_sweep(environ: Mapping[str, str]) -> list[Override]:
     """Read the values that a W&B agent wrote for this run, if it runs under one."""
+    overrides = []
+    for key, entry in _load_sweep_values(environ).items():
+        if key not in WANDB_KEYS:
+            value = entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry
+            overrides.append(Override(str(key), value, SWEEP, swept=True))
+    return overrides
+
+
+def _load_sweep_values(environ: Mapping[str, str]) -> dict[str, Any]:
     path = environ.get("WANDB_SWEEP_PARAM_PATH")
     if not path:
-        return []
-    overrides = []
-    for key, entry in load_mapping(Path(path), "WANDB_SWEEP_PARAM_PATH").values.items():
-        if key in WANDB_KEYS:
-            continue
-        value = entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry
-        overrides.append(Override(str(key), value, SWEEP))
-    return overrides
+        return {}
+    values: dict[str, Any] = load_mapping(Path(path), "WANDB_SWEEP_PARAM_PATH").values
+    return values
+
+
+def _is_requeued(sources: Sources) -> bool:
+    """Tell whether W&B hands out its whole configuration, with what it has added of its own."""
+    keys = {override.path[0] for override in sources.arguments}
+    return REQUEUED in keys or REQUEUED in _load_sweep_values(sources.environ)
 
 
 def _spread(overrides: Sequence[Override]) -> list[Override]:
@@ -146,7 +170,8 @@ def _spread(overrides: Sequence[Override]) -> list[Override]:
             path = ("load",)
         filled = isinstance(value, dict) and value
         for inner, item in leaves(value) if filled else [((), value)]:
-            spread.append(Override(join_key((*path, *inner)), item, override.origin))
+            key = join_key((*path, *inner))
+            spread.append(dataclasses.replace(override, key=key, value=item))
     return spread
 
 
@@ -185,8 +210,7 @@ def _all_paths(values: Any, path: KeyPath = ()) -> list[KeyPath]:
     return [path, *(below for key, item in inner for below in _all_paths(item, (*path, key)))]
 
 
-def _load_sectioned(path: Path) -> Document:
-    document = load_tree(path, "--config")
+def _check_sectioned(document: Document, path: Path) -> Document:
     if isinstance(document.values.get("class"), str):
         raise ConfigError(
             f"{path} describes a single component: is it a file for --model_conf? In a file for "
@@ -194,7 +218,7 @@ def _load_sectioned(path: Path) -> Document:
         )
     if "parameters" in document.values and "method" in document.values:
         raise ConfigError(
-            f"{path} is a sweep: check it with `jade check`, run it with `wandb sweep`."
+            f"{path} is a sweep: check it with `jade check`, register it with `jade sweep push`."
         )
     if "config" in document.values:
         origin = document.origins[("config",)]
@@ -223,9 +247,8 @@ def _rename(document: Document, alias: str, name: str, path: Path) -> None:
         document.origins[renamed] = document.origins.pop(old)
 
 
-def _load_section(path: Path, section: str) -> Document:
+def _check_section(document: Document, path: Path, section: str) -> Document:
     flag = f"--{section}_conf"
-    document = load_tree(path, flag)
     values = document.values
     if _is_described(values):
         if section != "model":

@@ -11,6 +11,7 @@
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
      |    +-- MisfitError     exit code 2: it does not fit the code or configuration
      +-- RunInUseError      exit code 1: another process owns the run directory
+     +-- NetworkError       exit code 1: W&B cannot be reached, or does not answer as it should
      +-- TrainingError      exit code 1: training cannot go on
           +-- NonFiniteLossError  a loss item became NaN or infinite
 """
@@ -25,9 +26,14 @@ class JadeError(Exception):
 
 
 class ConfigError(JadeError):
-    """What the user wrote cannot be run; nothing was started."""
+    """What the user wrote cannot be run; nothing was started.
+
+    Attributes:
+        problems: Each thing that is wrong, where there are several.
+    """
 
     exit_code = 2
+    problems: tuple[str, ...] = ()
 
 
 class VariableError(ConfigError):
@@ -56,6 +62,10 @@ class MisfitError(CheckpointError, ConfigError):
 
 class RunInUseError(JadeError):
     """Another process owns the run: nothing is wrong with the configuration, and time helps."""
+
+
+class NetworkError(JadeError):
+    """W&B cannot be reached or does not answer: nothing is wrong with the request, time helps."""
 
 
 class TrainingError(JadeError):
@@ -110,4 +120,6 @@ def raise_all(problems: Sequence[str], error: type[ConfigError] = ConfigError) -
     listed = "\n".join(
         f"  {number}. {text}".replace("\n", "\n     ") for number, text in enumerate(unique, 1)
     )
-    raise error(f"{len(unique)} problems:\n{listed}")
+    raised = error(f"{len(unique)} problems:\n{listed}")
+    raised.problems = tuple(unique)
+    raise raised

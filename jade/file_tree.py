@@ -1,5 +1,6 @@
 """Load a configuration file together with the files that it includes."""
 
+import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,20 @@ def load_tree(path: Path, asked_by: str = "") -> Document:
     tree = _Tree()
     tree.add(path, (), asked_by)
     return tree.merged
+
+
+class RememberedTrees:
+    """Loads each file once, for those who load many configurations of the same files."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[Path, Document] = {}
+
+    def __call__(self, path: Path, asked_by: str = "") -> Document:
+        """Load a file as ``load_tree`` does; the caller may change what it gets."""
+        if path not in self._loaded:
+            self._loaded[path] = load_tree(path, asked_by)
+        kept = self._loaded[path]
+        return Document(copy.deepcopy(kept.values), dict(kept.origins), list(kept.warnings))
 
 
 def merge_document(base: Document, update: Document, prefix: KeyPath = ()) -> None:

@@ -46,6 +46,8 @@ class Keeper:
         self._directory = directory
         self._read_state = read_state
         self._wake = wake
+        # Is told of each checkpoint that has been written, by the thread that has written it.
+        self.on_written: Callable[[Path], None] = lambda _: None
         self._keep_last = keep_last
         self._refuses_nan = refuses_nan
         self._copy = StateCopy()
@@ -157,6 +159,7 @@ class Keeper:
         directory = self._directory
         _sync(directory.metrics)
         checkpoint.save(state, directory.last_checkpoint, directory.former_checkpoint)
+        self.on_written(directory.last_checkpoint)
 
     def _save_soon(
         self, path: Path, former: Path | None = None, then: Callable[[], None] | None = None
@@ -182,6 +185,7 @@ class Keeper:
             checkpoint.write(content, path, former)
             if then is not None:
                 then()
+            self.on_written(path)
 
         self._writer.write(str(path), write)
 

@@ -16,23 +16,12 @@ from jade.errors import CheckpointError, ConfigError
 from jade.lock import is_held
 from jade.origin import Origin
 from jade.overrides import Override
-from jade.run_dir import FINISHED, PERIODIC, RunDir
+from jade.run_dir import FINISHED, PERIODIC, STOPPED, RunDir
 from jade.runs import find_runs
+from jade.saved_runs import is_same as is_same
 from jade.saved_runs import load_config, read_json
 from jade.schedule import EPOCHS, Amount, Clock, parse_amount
 
-# What must be the same for a run to be the one that is meant; the rest may change on the way.
-IDENTITY = (
-    "model",
-    "data",
-    "eval",
-    "arch_impl",
-    "modules",
-    "deterministic",
-    "evaluate_first",
-    "load",
-    "load_strict",
-)
 DAMAGED = ".damaged"
 BEFORE_THE_FIRST_STEP = -1
 
@@ -168,7 +157,7 @@ def find_unfinished(root: Path, frozen: Mapping[str, Any]) -> RunDir | None:
         known = None if is_held(run.path) else _load_config(directory)
         if known is None or not is_same(known, frozen):
             continue
-        if run.status != FINISHED or _asks_for_more(known, frozen):
+        if run.status not in (FINISHED, STOPPED) or _asks_for_more(known, frozen):
             return directory
     return None
 
@@ -178,14 +167,6 @@ def _load_config(directory: RunDir) -> dict[str, Any] | None:
         return load_config(directory)
     except ConfigError:
         return None
-
-
-def is_same(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:
-    """Tell whether two configurations are of the same run, however long it is."""
-    if any(known.get(key) != frozen.get(key) for key in IDENTITY):
-        return False
-    # A seed that was drawn fits any configuration that leaves it open.
-    return frozen.get("seed") in (None, -1, known.get("seed"))
 
 
 def _asks_for_more(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:

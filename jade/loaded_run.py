@@ -16,8 +16,9 @@ from jade.export import Exported, export_run
 from jade.fence import TRUST, Fence
 from jade.metrics_table import MetricsTable
 from jade.rebuild import Rebuilder, adopt_stored, ready
+from jade.remote.cached_run import CachedRun
+from jade.remote.place import find_anywhere
 from jade.run_dir import RunDir
-from jade.runs import find_directory
 from jade.saved_runs import (
     SavedCheckpoint,
     find_checkpoint,
@@ -32,10 +33,14 @@ from jade.user_modules import ModuleSet, shown
 def load_run(
     path_or_id: str | Path, *, root: str | Path | None = None, trust_code: bool = False
 ) -> "LoadedRun":
-    """Load a run, whatever its status; nothing is written, and W&B is not asked.
+    """Load a run, whatever its status; it is not altered, neither here nor on W&B.
 
     Args:
-        path_or_id: The directory of the run, or its id.
+        path_or_id: The directory of the run, its id, or a reference to a run on W&B:
+            ``entity/project/run_id``, ``sweep:entity/project/sweep_id:best``, or the address of its
+            page. What is in a directory here always wins. Of a run on W&B, records and code are
+            fetched into ``$JADE_CACHE`` (default: ``~/.cache/jade``), and each checkpoint when a
+            trainer is built from it.
         root: Where runs are found by their ids: ``$EXPERIMENTS_ROOT``, else ``experiments``.
         trust_code: Whether classes come from the copy of the code that the run has kept, which is
             then executed, instead of from the working directory and the libraries of torch; and
@@ -43,17 +48,23 @@ def load_run(
 
     Raises:
         ConfigError: There is no such run.
+        NetworkError: It is not here, and W&B cannot be asked.
     """
-    directory = find_directory(path_or_id, None if root is None else Path(root))
-    return LoadedRun(directory, trust_code=trust_code)
+    found = find_anywhere(path_or_id, None if root is None else Path(root))
+    if isinstance(found, CachedRun):
+        return LoadedRun(found.directory, trust_code=trust_code, cached=found)
+    return LoadedRun(found, trust_code=trust_code)
 
 
 class LoadedRun:
     """A run as it was left on disk; each part is read when it is asked for."""
 
-    def __init__(self, directory: RunDir, *, trust_code: bool = False) -> None:
+    def __init__(
+        self, directory: RunDir, *, trust_code: bool = False, cached: CachedRun | None = None
+    ) -> None:
         self._run = directory
         self._trusts_code = trust_code
+        self._cached = cached
 
     @property
     def directory(self) -> Path:
@@ -91,8 +102,11 @@ class LoadedRun:
         return self._rebuilder.datasets()
 
     def checkpoints(self) -> list[SavedCheckpoint]:
-        """List the checkpoints: path, kind (last, best, periodic), and the periodic iterations."""
-        return list_checkpoints(self._run)
+        """List the checkpoints: path, kind (last, best, periodic), and the periodic iterations.
+
+        Those of a run on W&B are fetched to their paths once they are needed.
+        """
+        return list_checkpoints(self._run) if self._cached is None else self._cached.checkpoints()
 
     def trainer(self, checkpoint: str | int | Path | None = None, device: str = "cpu") -> Trainer:
         """Build the trainer with its own ``initialize``, and load a state; it is in eval mode.
@@ -109,7 +123,7 @@ class LoadedRun:
             ConfigError: There is no such checkpoint, or the code does not fit the configuration.
             CheckpointError: The state does not fit the trainer, or cannot be read.
         """
-        path = find_checkpoint(self._run, checkpoint).path
+        path = self._find_checkpoint(checkpoint)
         target = choose_device(device)
         state = checkpoints.load(path, target)
         with self._explained():
@@ -120,7 +134,14 @@ class LoadedRun:
 
     def export(self, path: str | Path, checkpoint: str | int | Path | None = None) -> Exported:
         """Write the model to one file for ``jade.load_model``, as ``jade export`` does."""
+        if self._cached is not None:
+            checkpoint = self._cached.fetch_checkpoint(checkpoint).name
         return export_run(self._run, Path(path), checkpoint)
+
+    def _find_checkpoint(self, which: str | int | Path | None) -> Path:
+        if self._cached is not None:
+            return self._cached.fetch_checkpoint(which)
+        return find_checkpoint(self._run, which).path
 
     @cached_property
     def _provenance(self) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from jade.loggers.base import Logger
 from jade.plan import Plan
 from jade.position import Position
 from jade.progress import TRAINING, Snapshot
+from jade.publisher import Publisher
 from jade.run_dir import RunDir
 from jade.schedule import Clock
 from jade.seeding import rng_state, set_rng_state
@@ -83,6 +84,8 @@ class TrainingLoop:
             keep_last=settings.keep_last,
             refuses_nan=settings.stop_on_nan,
         )
+        publisher = Publisher(loggers, directory, settings.upload)
+        self._keeper.on_written = publisher.publish_checkpoint
 
     def wake(self) -> None:
         """Make the loop look at everything after the step it is in; safe from any thread."""

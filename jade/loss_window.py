@@ -73,6 +73,10 @@ class LossWindow:
         counts = dict(self._counts)
         return {n: s / counts[n] for n, s in dict(self._sums).items() if counts.get(n)}
 
+    def names(self) -> set[str]:
+        """Return the names of what was added since the last ``take``."""
+        return {*self._sums, *self._pending}
+
     def take(self) -> dict[str, float]:
         """Return the means of everything added since the last call, and start anew."""
         self._collect_pending()

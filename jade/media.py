@@ -10,7 +10,7 @@ import os
 import sys
 import wave
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,14 @@ def write(media: Media, stem: Path) -> Path:
         if media.kind == "figure":
             _close(media.value)
     return path
+
+
+def portable(media: Media) -> Media:
+    """Return what another process needs besides the file of ``media``, as plain values."""
+    if media.kind == "table":
+        columns, rows = to_table(media.value)
+        return replace(media, value={"columns": columns, "rows": rows})
+    return replace(media, value=str(media.value) if media.kind == "text" else None)
 
 
 def to_array(value: Any) -> NDArray[Any]:

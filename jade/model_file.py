@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ import torch
 from jade import yaml_file
 from jade.checkpoint import FORMAT as STATE_FORMAT
 from jade.checkpoint import restored, storable
+from jade.code_archive import MAX_MEMBERS, MAX_TEXT_BYTES, is_plain_name
 from jade.errors import CheckpointError, ConfigError, suggest
 from jade.whole_file import whole_file
 
@@ -23,9 +24,6 @@ SUFFIX = ".jade"
 FORMAT = 1
 MANIFEST, CONFIG, FACTS, WEIGHTS = "manifest.json", "config.yml", "facts.json", "weights.pt"
 CODE = "code/"
-# Far more than any project has; what is larger was not written by JADE.
-MAX_MEMBERS = 10_000
-MAX_TEXT_BYTES = 50_000_000
 CHUNK_BYTES = 1 << 20
 
 
@@ -234,10 +232,7 @@ def _is_safe(name: str) -> bool:
     """Tell whether a member is one of ours, or a file below the folder of the code."""
     if name in (CONFIG, FACTS, WEIGHTS):
         return True
-    inner = name.removeprefix(CODE)
-    path = PurePosixPath(inner)
-    is_plain = not path.is_absolute() and path.as_posix() == inner and ".." not in path.parts
-    return name.startswith(CODE) and bool(inner) and is_plain and not set(inner) & set("\\:\0")
+    return name.startswith(CODE) and is_plain_name(name.removeprefix(CODE))
 
 
 def unpack_sources(sources: Mapping[str, bytes], folder: Path) -> None:

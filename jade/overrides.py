@@ -17,11 +17,12 @@ PART = re.compile(r"\[(?P<literal>[^\]]*)\](?=\.|\Z)|(?P<text>(?:\\.|[^\\.])*)",
 
 @dataclass(frozen=True)
 class Override:
-    """One dotted key with its new value, and who asked for it."""
+    """One dotted key with its new value, and who asked for it; ``swept`` if a sweep did."""
 
     key: str
     value: Any
     origin: Origin
+    swept: bool = False
 
     @property
     def path(self) -> KeyPath:

@@ -14,6 +14,7 @@ from jade.components import Blueprint, find_architecture_file
 from jade.config import Configuration, freeze
 from jade.descriptions import DescriptionChecker
 from jade.errors import ConfigError, closest, suggest
+from jade.fence import Fence
 from jade.fitter import Fitter
 from jade.known_keys import KnownKeys
 from jade.origin import KeyPath, Origin
@@ -22,10 +23,12 @@ from jade.plain import to_plain
 from jade.problems import Problems
 from jade.schedule import EPOCHS, ITERATIONS, SECONDS, UNITS, parse_amount
 from jade.settings import FIELDS, SECTIONS, TYPES, Settings
+from jade.swept import find_lost
 
 DEFAULT = Origin("default")
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
 AMOUNTS = ("train_for", "time_limit", "checkpoint_every", "backup_every", "log_loss_every")
+MakeIndex = Callable[[Sequence[Path], Path, Fence | None], ClassIndex]
 # What a run cannot do without.
 NEEDED = {
     "model": "There is no model: give --model_conf FILE (or a section 'model' with --config).",
@@ -78,6 +81,7 @@ def resolve(
     configuration: Configuration,
     look_further: Callable[[Resolved], Iterable[str]] = lambda _: (),
     sections: Sequence[str] = SECTIONS,
+    make_index: MakeIndex = ClassIndex,
 ) -> Resolved:
     """Check everything; all problems are in the one ConfigError that is raised.
 
@@ -85,8 +89,10 @@ def resolve(
         configuration: What was collected from files, environment, arguments and sweep.
         look_further: Finds problems in what could be resolved, to be raised with the others.
         sections: What to check, the model at least; other sections are taken for empty.
+        make_index: Makes the index of classes; who resolves many configurations of the same
+            folders can give a function that remembers it.
     """
-    return _Resolver(configuration, sections).resolve(look_further)
+    return _Resolver(configuration, sections, make_index).resolve(look_further)
 
 
 def resolve_one(configuration: Configuration, path: KeyPath) -> Blueprint:
@@ -97,8 +103,15 @@ def resolve_one(configuration: Configuration, path: KeyPath) -> Blueprint:
 class _Resolver:
     """Works on a copy of the values and collects problems until the end."""
 
-    def __init__(self, configuration: Configuration, sections: Sequence[str]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        sections: Sequence[str],
+        make_index: MakeIndex = ClassIndex,
+    ) -> None:
         self._sections = sections
+        self._make_index = make_index
+        self._applied: list[tuple[KeyPath, Override]] = []
         self._conf = copy.copy(configuration)
         left_out = [name for name in SECTIONS if name not in sections]
         kept = {k: v for k, v in configuration.values.items() if k not in left_out}
@@ -115,7 +128,7 @@ class _Resolver:
             if _is_early(override.path):
                 self._apply(override.path, override)
         folders = self._module_folders()
-        index = ClassIndex(folders, self._conf.folder, self._conf.fence)
+        index = self._make_index(folders, self._conf.folder, self._conf.fence)
         self._apply_late_overrides(KnownKeys(self._values, index))
         settings = self._check_settings()
         self._check_sections()
@@ -125,6 +138,9 @@ class _Resolver:
         evaluate_every = self._collect_evaluate_every()
         self._check_metric_name()
         self._keep_folders(folders)
+        if not self._problems:
+            for text in find_lost(self._applied, self._values):
+                self._problems.add(text)
         if settings is None or model is None:
             self._problems.raise_all()
             raise AssertionError("a problem was not reported")
@@ -174,6 +190,7 @@ class _Resolver:
             self._problems.add(f"{override.origin}: {error}")
             return
         self._conf.origins[path] = override.origin
+        self._applied.append((path, override))
 
     # Settings
 
@@ -276,6 +293,7 @@ class _Resolver:
             other = self._conf.where(lifted)
             self._problems.add_at(inner, f"{other} is given, too; keep one.")
         description["evaluate_every"] = params.pop("evaluate_every")
+        self._applied = [(lifted if at == inner else at, item) for at, item in self._applied]
         if inner in self._conf.origins:
             self._conf.origins[lifted] = self._conf.origins.pop(inner)
 

@@ -25,6 +25,7 @@ from jade.heartbeat import Heartbeat
 from jade.left_run import Left, as_limits, find_changes, find_unfinished, is_same, load_left
 from jade.lock import RunLock
 from jade.loggers.base import Logger, LoggerGroup
+from jade.loggers.relay import RelayProcess
 from jade.loop import Ending, TrainingLoop
 from jade.progress import ProgressLine
 from jade.provenance import Provenance
@@ -36,7 +37,7 @@ from jade.saved_runs import load_config, read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
 from jade.session import Session
-from jade.signals import SignalWatch
+from jade.signals import WISH, SignalWatch
 from jade.whole_file import remove_asides
 
 __all__ = ["FinishedRun", "execute"]
@@ -59,20 +60,25 @@ class Circumstances:
     show_progress: bool = True
     watch: SignalWatch | None = None
     additional: str | None = None
+    relay: RelayProcess | None = None
 
 
 def execute(configuration: Configuration, circumstances: Circumstances) -> FinishedRun:
     """Run a configuration to its end; whatever happens is on record before it is raised."""
     torch_startup.defer_dynamo()
-    with exported(configuration.environ):
-        resolved = resolve(configuration, look_further=find_problems)
-        with circumstances.watch or SignalWatch() as watch:
-            return _execute(resolved, circumstances, watch)
+    try:
+        with exported(configuration.environ):
+            resolved = resolve(configuration, look_further=find_problems)
+            with circumstances.watch or SignalWatch() as watch:
+                return _execute(resolved, circumstances, watch)
+    finally:
+        if circumstances.relay is not None:
+            circumstances.relay.discard()
 
 
 def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatch) -> FinishedRun:
     watch.check()
-    settings, loggers = resolved.settings, circumstances.loggers
+    settings = resolved.settings
     with (
         RunLog(settings.log_level) as log,
         _experiments_root(resolved) as root,
@@ -82,7 +88,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
     ):
         _report(resolved.configuration)
         device = choose_device(settings.device)
-        destinations = LoggerGroup([*make_loggers(resolved), *loggers])
+        destinations = _make_destinations(resolved, circumstances, watch)
         check_writable(root)
         left = _find_left(resolved, root, stack)
         if left is not None:
@@ -97,7 +103,9 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
         try:
             plan, assembled = session.build(device)
             watch.hold_back()
-            loop = session.make_loop(plan, origin, shields_rng=bool(loggers or resolved.loggers))
+            loop = session.make_loop(
+                plan, origin, shields_rng=bool(circumstances.loggers or resolved.loggers)
+            )
             session.describe(assembled)
             watch.pass_on_to(loop.request_stop)
             with (
@@ -115,6 +123,15 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
             raise
 
 
+def _make_destinations(
+    resolved: Resolved, circumstances: Circumstances, watch: SignalWatch
+) -> LoggerGroup:
+    loggers = make_loggers(resolved, circumstances.relay)
+    destinations = LoggerGroup([*loggers, *circumstances.loggers])
+    destinations.on_stop_wish(lambda: watch.request(WISH))
+    return destinations
+
+
 def _train(loop: TrainingLoop, watch: SignalWatch) -> Ending:
     try:
         return loop.run()
@@ -127,6 +144,9 @@ def _train(loop: TrainingLoop, watch: SignalWatch) -> Ending:
 def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> Left | None:
     """Find the run that is to be continued, become its owner, and load its state."""
     wanted = resolved.settings.resume
+    if wanted is None and _is_in_sweep(resolved.configuration.environ):
+        # A run that W&B hands out again has the id that it had.
+        wanted = AUTO
     if wanted is None:
         return None
     if resolved.settings.dry_run:
@@ -145,6 +165,10 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     if left.iteration > 0 and not directory.metrics.is_file():
         logger.warning("%s is gone: what was logged until now is lost.", directory.metrics)
     return left
+
+
+def _is_in_sweep(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("WANDB_SWEEP_ID") and environ.get("WANDB_RUN_ID"))
 
 
 def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:

@@ -19,6 +19,8 @@ from jade.whole_file import write_whole
 ALPHABET = string.ascii_lowercase + string.digits
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 PREEMPTED, INTERRUPTED = "preempted", "interrupted"
+# Ended by the wish of whoever watches the run elsewhere, such as the early termination of a sweep.
+STOPPED = "stopped"
 PERIODIC = re.compile(r"checkpoint_(\d+)\.pt")
 # What W&B takes as a run id, as far as it can be the name of a directory.
 RUN_ID = re.compile(r"\w[\w.\-]*")
@@ -79,6 +81,11 @@ class RunDir:
     @property
     def code(self) -> Path:
         return self.root / "code"
+
+    @property
+    def staging(self) -> Path:
+        """Where files are made that are only to be uploaded; W&B keeps its own there."""
+        return self.root / "wandb"
 
     def former_code(self, attempt: int) -> Path:
         """The code that an earlier start of the run was made with."""

@@ -12,12 +12,12 @@ from typing import Any
 from jade.envvars import read_environment
 from jade.errors import ConfigError, closest
 from jade.lock import is_held
-from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, RunDir
+from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, STOPPED, RunDir
 from jade.settings import FIELDS
 
 # What a run cannot say of itself: that it was killed, or that its status cannot be read.
 CRASHED, UNKNOWN = "crashed", "unknown"
-STATUSES = (RUNNING, FINISHED, FAILED, CRASHED, PREEMPTED, INTERRUPTED, UNKNOWN)
+STATUSES = (RUNNING, FINISHED, FAILED, CRASHED, PREEMPTED, INTERRUPTED, STOPPED, UNKNOWN)
 NEWEST = "last"
 LISTED = 5
 # What is taken over as it is, if it is of its kind.

@@ -1,6 +1,7 @@
 """Read what a saved run keeps: its configuration, its records, its checkpoints by name."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,18 @@ from jade.seal import read_iteration
 from jade.yaml_file import load_mapping
 
 BEST, LAST, PERIODICALLY = "best", "last", "periodic"
+# What must be the same for a run to be the one that is meant; the rest may change on the way.
+IDENTITY = (
+    "model",
+    "data",
+    "eval",
+    "arch_impl",
+    "modules",
+    "deterministic",
+    "evaluate_first",
+    "load",
+    "load_strict",
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,14 @@ def load_config(directory: RunDir) -> dict[str, Any]:
     """Load the configuration of a run, with variables as they were written."""
     values: dict[str, Any] = load_mapping(directory.config, "config.yml").values
     return values
+
+
+def is_same(known: Mapping[str, Any], frozen: Mapping[str, Any]) -> bool:
+    """Tell whether two configurations are of the same run, however long it is."""
+    if any(known.get(key) != frozen.get(key) for key in IDENTITY):
+        return False
+    # A seed that was drawn fits any configuration that leaves it open.
+    return frozen.get("seed") in (None, -1, known.get("seed"))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Hold together what one run owns while it lasts, and put on record how it ended."""
 
 import logging
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,22 @@ import torch
 
 from jade.assemble import Assembled, assemble, count_parameters
 from jade.errors import ConfigError, JadeError
+from jade.export import export_run
 from jade.finished_run import FinishedRun
 from jade.left_run import Left
 from jade.lock import RunLock
 from jade.loggers.base import LoggerGroup, RunInfo
 from jade.loop import Ending, TrainingLoop
+from jade.metrics_table import MetricsTable
 from jade.plan import Plan, make_plan
 from jade.progress import Snapshot
 from jade.provenance import Provenance
+from jade.publisher import Publisher
 from jade.record import Record, RunLog
 from jade.resolve import Resolved
-from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, RunDir
+from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, STOPPED, RunDir
 from jade.seeding import isolated_rng
-from jade.signals import EXIT_INTERRUPTED, SIGNAL, SignalWatch
+from jade.signals import EXIT_INTERRUPTED, SIGNAL, WISH, SignalWatch
 from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ class Session:
         self._trainer: Trainer | None = None
         self._dataset_sizes: dict[str, int | None] = {}
         self._has_begun = False
+        self._publisher: Publisher | None = None
 
     @property
     def title(self) -> str:
@@ -99,6 +104,8 @@ class Session:
                     resumed_at=None if left is None else left.iteration,
                 )
             )
+            self._publisher = Publisher(self._loggers, record.directory, settings.upload)
+            self._put_on_record("code", lambda _: self._published.publish_description())
 
     @property
     def _left(self) -> Left | None:
@@ -156,15 +163,17 @@ class Session:
         """Write down how the run ended, and close everything."""
         status, exit_code, reason = FINISHED, 0, ending.reason
         if ending.was_stopped:
-            exit_code = watch.exit_code
-            status = INTERRUPTED if exit_code == EXIT_INTERRUPTED else PREEMPTED
-            reason = reason.replace(SIGNAL, watch.cause)
+            status, exit_code, cause = self._classify(watch)
+            reason = reason.replace(SIGNAL, cause)
         if status == PREEMPTED:
             self._loggers.mark_preempting()
         summary = _summarize(assembled, ending, {"status": status, "reason": reason})
+        summary.update(_extremes(self._opened.directory, ending.evaluations))
         logger.info("%s: %s", status, reason)
         self._put_on_record("summary", lambda record: record.write_summary(summary))
         self._loggers.summarize(summary)
+        if status == FINISHED and self._resolved.settings.artifact:
+            self._upload_model()
         done = {"fraction": 1.0} if status == FINISHED else {}
         standing = {"best": ending.best, "latest": ending.metrics}
         self._close(status, reason, exit_code, **standing, **done)
@@ -179,6 +188,28 @@ class Session:
             evaluations=ending.evaluations,
             best=ending.best,
             dataset_sizes=assembled.datasets.sizes(),
+        )
+
+    def _classify(self, watch: SignalWatch) -> tuple[str, int, str]:
+        """Say what a stop from outside means: status, exit code, and who wanted it."""
+        if watch.is_wish:
+            return STOPPED, 0, WISH
+        if watch.exit_code == EXIT_INTERRUPTED:
+            return INTERRUPTED, EXIT_INTERRUPTED, watch.cause
+        if watch.received == signal.SIGTERM and self._loggers.is_stop_wanted():
+            # So an agent ends a trial whose sweep has seen enough of it.
+            return STOPPED, 0, f"{WISH} ({watch.received.name})"
+        return PREEMPTED, watch.exit_code, watch.cause
+
+    def _upload_model(self) -> None:
+        directory = self._opened.directory
+        if not self._loggers.keeps_files:
+            logger.warning("artifact: W&B is not online, so it gets no model.")
+            return
+        path = directory.staging / "model.jade"
+        export_run(directory, path)
+        self._loggers.upload_model(
+            path, f"{self._resolved.model.target.__name__}-{directory.run_id}"
         )
 
     def fail(self, error: BaseException, origin: Provenance) -> None:
@@ -215,13 +246,17 @@ class Session:
 
     def _close(self, status: str, reason: str, exit_code: int, **standing: Any) -> None:
         """Finish the loggers, then write the status: what it says has happened."""
-        self._loggers.finish(exit_code)
         counters: Mapping[str, Any] = {}
         if self._loop is not None:
             counters = _progress(self._loop.snapshot())
         elif self._trainer is not None:
             counters = _counters(self._trainer)
         details = {"reason": reason, "exit_code": exit_code, **counters, **standing}
+        if self._publisher is not None:
+            self._put_on_record("copy", lambda _: self._published.publish_end(details))
+        self._loggers.finish(exit_code)
+        if self._publisher is not None:
+            self._put_on_record("copy", lambda _: self._published.clean_up())
         self._put_on_record("status", lambda record: record.write_status(status, **details))
 
     def _put_on_record(self, what: str, write: Callable[[Record], None]) -> None:
@@ -231,6 +266,12 @@ class Session:
                 write(self._record)
         except OSError as error:
             logger.error("The %s of the run is not on record: %s", what, error)
+
+    @property
+    def _published(self) -> Publisher:
+        if self._publisher is None:
+            raise AssertionError("the run has no directory yet")
+        return self._publisher
 
     @property
     def _opened(self) -> Record:
@@ -246,6 +287,17 @@ def _progress(snapshot: Snapshot) -> dict[str, Any]:
         "fraction": snapshot.fraction,
         "total_epochs": snapshot.total_epochs,
     }
+
+
+def _extremes(directory: RunDir, names: Iterable[str]) -> dict[str, float]:
+    """Return the smallest and the largest value that each evaluation had in the whole run."""
+    table = MetricsTable.load(directory.metrics)
+    found = {}
+    for name in names:
+        values = [v for v in table[name] if v is not None and v == v] if name in table else []
+        if values:
+            found[f"min/{name}"], found[f"max/{name}"] = min(values), max(values)
+    return found
 
 
 def _counters(trainer: Trainer) -> dict[str, int]:

@@ -67,7 +67,8 @@ class Settings:
     load: str | None = _setting(
         metavar="CKPT",
         group=INPUTS,
-        help="start from the weights of a checkpoint, a run (directory or id) or a model file",
+        help="start from the weights of a checkpoint, a run (directory, id, entity/project/id on "
+        "W&B) or a model file",
     )
     load_strict: bool = _setting(
         default=True, group=INPUTS, help="whether all weights must fit; false loads those that do"
@@ -142,6 +143,15 @@ class Settings:
     )
     best_mode: Literal["min", "max"] = _setting(
         "min", group=OUTPUT, help="whether a small or a large best_metric is good"
+    )
+    upload: Literal["none", "last", "best", "all"] = _setting(
+        "best",
+        group=OUTPUT,
+        help="checkpoints that W&B gets a copy of, overwritten in place: last.pt, also best.pt, or "
+        "all",
+    )
+    artifact: bool = _setting(
+        default=False, group=OUTPUT, help="give W&B the trained model as an artifact, at the end"
     )
     log_loss_every: str = _setting(
         "50 iterations",

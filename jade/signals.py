@@ -16,6 +16,7 @@ WATCHED = tuple(
 EXIT_PREEMPTED, EXIT_INTERRUPTED = 75, 130
 # What a run is said to be stopped by, until somebody knows better.
 SIGNAL = "a signal"
+WISH = "the wish of W&B"
 
 
 class SignalWatch:
@@ -79,6 +80,11 @@ class SignalWatch:
         """What training was asked to stop by."""
         name = f" ({self.received.name})" if self.received is not None else ""
         return self._cause or f"{SIGNAL}{name}"
+
+    @property
+    def is_wish(self) -> bool:
+        """Whether training was asked to stop for good, and not to make room."""
+        return self._cause == WISH
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:

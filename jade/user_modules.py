@@ -274,12 +274,22 @@ def _is_installed(file: Path) -> bool:
     return not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
 
 
+def is_own_file(name: str) -> bool:
+    """Tell whether a file is a user's: of no library, not of Python, not of JADE."""
+    is_python = name.endswith(".py") and not name.startswith(_foreign())
+    return is_python and not _is_installed(Path(name))
+
+
+def _foreign() -> tuple[str, ...]:
+    others = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return tuple(f"{folder}{os.sep}" for folder in others)
+
+
 def imported_below(folders: Iterable[Path]) -> set[Path]:
     """Return the files of a user that were imported from the given folders."""
     prefixes = tuple(f"{folder}{os.sep}" for folder in folders)
     # An environment may stand within a project; what it holds is no part of that.
-    others = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    foreign = tuple(f"{folder}{os.sep}" for folder in others)
+    foreign = _foreign()
     # The main program only calls us; multiprocessing knows it by another name, too.
     modules = [m for m in list(sys.modules.values()) if m is not sys.modules.get("__main__")]
     files = [getattr(module, "__file__", None) for module in modules]

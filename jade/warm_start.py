@@ -8,7 +8,8 @@ from typing import Any
 from jade import checkpoint
 from jade.errors import CheckpointError, ConfigError, suggest
 from jade.model_file import SUFFIX, ModelFile, is_model_file
-from jade.runs import find_directory
+from jade.remote.cached_run import CachedRun
+from jade.remote.place import find_anywhere
 from jade.saved_runs import find_checkpoint
 from jade.seeding import isolated_rng
 from jade.settings import Settings
@@ -21,8 +22,8 @@ def find_weights(given: str, root: Path) -> Path:
     """Find a file with weights.
 
     Args:
-        given: A checkpoint, a model file, or a run (its directory or id), which stands for its
-            best checkpoint if it has one, else the last.
+        given: A checkpoint, a model file, or a run (its directory or id, or a reference to one on
+            W&B), which stands for its best checkpoint if it has one, else the last.
         root: Where runs are found by their ids.
     """
     path = Path(given)
@@ -31,7 +32,10 @@ def find_weights(given: str, root: Path) -> Path:
     if path.suffix in (".pt", SUFFIX):
         near = [item.name for item in path.parent.glob(f"*{path.suffix}")]
         raise ConfigError(f"There is no file {given}.{suggest(path.name, near)}")
-    return find_checkpoint(find_directory(given, root)).path
+    found = find_anywhere(given, root)
+    if isinstance(found, CachedRun):
+        return found.fetch_checkpoint(None)
+    return find_checkpoint(found).path
 
 
 def load_weights(trainer: Trainer, settings: Settings) -> None:

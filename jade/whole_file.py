@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,10 +48,8 @@ def _keep(path: Path, former: Path) -> None:
     """Give a file a second name, under which it stays when another takes the first one."""
     aside = _aside(former)
     aside.unlink(missing_ok=True)
-    try:
-        os.link(path, aside)
-    except OSError:
-        # A file system without links. Until the new file is there, this is the only one.
+    if not _link(path, aside):
+        # Until the new file is there, this is the only one.
         path.replace(former)
         return
     aside.replace(former)
@@ -69,6 +68,27 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part."""
     with whole_file(path) as file:
         file.write(data)
+
+
+def copy_whole(path: Path, target: Path, *, by_link: bool = False) -> None:
+    """Copy a file; one that is only ever replaced may get a second name instead."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = _aside(target)
+    aside.unlink(missing_ok=True)
+    if not (by_link and _link(path, aside)):
+        shutil.copyfile(path, aside)
+    aside.replace(target)
+    # Where both are the same file already, renaming does nothing.
+    aside.unlink(missing_ok=True)
+
+
+def _link(path: Path, name: Path) -> bool:
+    try:
+        os.link(path, name)
+    except OSError:
+        # A file system without links.
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from wandb_fixtures import wandb_online, wandb_server
 
+__all__ = ["wandb_online", "wandb_server"]
 ROOT = Path(__file__).parent.parent
 # Variables that would change what a run does.
 MEANINGFUL = ("WANDB_", "DEVICE", "EXPERIMENTS_ROOT", "DATA_ROOT", "NUM_WORKERS", "JADE_", "SLURM_")

@@ -33,6 +33,7 @@ def modules_after(code):
     [
         "import jade",
         "import jade; jade.ConfigError",
+        "import jade.remote.place",
         "from jade.cli import main; main(['--version'])",
         "import contextlib, io\nfrom jade.cli import main\n"
         "with contextlib.redirect_stdout(io.StringIO()): main(['train', '--help'])",
@@ -112,6 +113,8 @@ def test_command_line_has_exactly_these_flags():
         "--stop_when",
         "--tags",
         "--tensorboard",
+        "--artifact",
+        "--upload",
         "--time_limit",
         "--train_for",
         "--wandb",

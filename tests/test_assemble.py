@@ -11,8 +11,8 @@ from toy import Toy, build
 
 from jade.assemble import (
     Datasets,
-    _build_trainer,
     available,
+    build_trainer,
     choose_device,
     count_parameters,
 )
@@ -197,7 +197,7 @@ def test_networks_in_plain_mappings_are_moved_to_the_device_too(monkeypatch):
     moved = []
     monkeypatch.setattr(nn.Linear, "to", lambda self, device: moved.append((self, device)))
     device = torch.device("cpu")
-    trainer = _build_trainer(
+    trainer = build_trainer(
         Blueprint(Loose, "model"), {}, Architectures(ClassIndex([]), None), device
     )
     assert moved == [(trainer.nets["a"], device)]

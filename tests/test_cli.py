@@ -340,7 +340,9 @@ def test_check_tells_what_would_run(project, jade):  # C16
     assert result.code == 0
     assert result.out.splitlines() == [
         "note: model.params.lr = 0.5 (argument --model.lr) replaces 0.1 (model.yml:3)",
-        "model: LineTrainer",
+        "note: not tried: no batch is passed: the dataset 'train' is not read, and a sample (Points "
+        "has no example_sample) was needed",
+        "model: LineTrainer, 3 parameters",
         "data: train (Points), test (Points)",
         "eval: Error (SquaredError)",
         "no problems found",

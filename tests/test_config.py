@@ -171,11 +171,11 @@ def test_sweep_values_are_read_from_the_file_of_the_agent(sweep):
     )
 
     assert read_sweep(environ) == [
-        Override("model.params.beta", 1e-05, SWEEP),
-        Override("model", {"params": {"z_dim": 32}}, SWEEP),
-        Override("text", 1e-05, SWEEP),
-        Override("none", None, SWEEP),
-        Override("flag", True, SWEEP),
+        Override("model.params.beta", 1e-05, SWEEP, swept=True),
+        Override("model", {"params": {"z_dim": 32}}, SWEEP, swept=True),
+        Override("text", 1e-05, SWEEP, swept=True),
+        Override("none", None, SWEEP, swept=True),
+        Override("flag", True, SWEEP, swept=True),
     ]
 
 
@@ -188,7 +188,9 @@ def test_sweep_value_without_wrapping_is_taken_as_it_is(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("wandb_version: 1\nseed: 3\n")
 
-    assert read_sweep({"WANDB_SWEEP_PARAM_PATH": str(path)}) == [Override("seed", 3, SWEEP)]
+    assert read_sweep({"WANDB_SWEEP_PARAM_PATH": str(path)}) == [
+        Override("seed", 3, SWEEP, swept=True)
+    ]
 
 
 def test_sweep_file_that_is_missing_is_named_by_its_variable():

@@ -13,6 +13,7 @@ from jade.errors import ConfigError, closest
 
 if TYPE_CHECKING:
     from jade.config import Configuration
+    from jade.loggers.relay import RelayProcess
     from jade.overrides import Override
 
 TEACHING = """\
@@ -101,6 +102,24 @@ def load_configuration(overrides: "Sequence[Override]") -> "Configuration":
 def read_configuration(namespace: argparse.Namespace, rest: Sequence[str]) -> "Configuration":
     """Load the configuration that parsed arguments describe."""
     return load_configuration(collect_overrides(namespace, rest))
+
+
+def start_relay(configuration: "Configuration") -> "RelayProcess | None":
+    """Start the process that talks to W&B, if there will be one: it has its own things to import.
+
+    What it will be used for is only known once the configuration is resolved; until then it waits.
+    """
+    from jade.loggers.relay import RelayProcess
+    from jade.loggers.wandb_account import resolve_mode
+
+    chosen = {**configuration.values, **{o.key: o.value for o in configuration.overrides}}
+    try:
+        mode = resolve_mode(str(chosen.get("wandb") or "auto"), configuration.environ)
+    except ConfigError:
+        # It is said with all other problems.
+        return None
+    is_needed = mode != "disabled" and not chosen.get("dry_run")
+    return RelayProcess(configuration.environ) if is_needed else None
 
 
 @contextlib.contextmanager

@@ -3,47 +3,70 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jade.command_line import collect_overrides
 from jade.commands import COMMANDS
-from jade.commands.base import load_configuration, make_run_parser, parse, read_configuration
-from jade.errors import ConfigError, raise_all
+from jade.commands.base import importing_for_good, make_run_parser, parse, read_configuration
+from jade.commands.sweep_view import check, show_report
+from jade.errors import ConfigError
 
 if TYPE_CHECKING:
     from jade.config import Configuration
-    from jade.overrides import Override
-    from jade.resolve import Resolved
-    from jade.sweep_file import SweepFile
+    from jade.sweep import Sweep
 
 
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade check``."""
     parser = make_run_parser(program, COMMANDS["check"])
+    parser.add_argument_group("a sweep: jade check SWEEP.yml").add_argument(
+        "--samples",
+        type=_to_count,
+        metavar="N",
+        help="check N random points of a search (default: 50), at most N of a grid (default: 2000)",
+    )
     parsed = parse(parser, tokens)
     if parsed is None:
         return 0
     sweep = _find_sweep(parsed[1])
-    if sweep is None:
+    if sweep is not None:
+        others = _without_samples([token for token in tokens if token != str(sweep.path)])
+        return _check_sweep(sweep, others, parsed[0].samples)
+    if parsed[0].samples is not None:
+        raise ConfigError("--samples is for sweeps: jade check SWEEP.yml --samples N.")
+    with importing_for_good():
         return _check_run(read_configuration(*parsed))
-    others = [token for token in tokens if token != str(sweep.path)]
-    return _check_sweep(
-        sweep, collect_overrides(*parser.parse_known_args([*sweep.command, *others]))
-    )
 
 
-def _resolve(configuration: "Configuration") -> "Resolved":
-    from jade.check import find_problems
-    from jade.envvars import exported
-    from jade.resolve import resolve
+def _to_count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"--samples takes a whole number above 0, not {text!r}.")
+    return int(text)
 
-    with exported(configuration.environ):
-        return resolve(configuration, look_further=find_problems)
+
+def _without_samples(tokens: list[str]) -> list[str]:
+    """Leave out the one flag that a run does not have."""
+    kept = [token for token in tokens if not token.startswith("--samples=")]
+    if "--samples" in kept:
+        place = kept.index("--samples")
+        del kept[place : place + 2]
+    return kept
 
 
 def _check_run(configuration: "Configuration") -> int:
-    resolved = _resolve(configuration)
+    from jade.check import find_problems
+    from jade.envvars import exported
+    from jade.meta_build import MetaBuilder
+    from jade.resolve import resolve
+
+    with exported(configuration.environ):
+        resolved = resolve(configuration, look_further=find_problems)
+        built = MetaBuilder().build(resolved)
+    if built.failure is not None:
+        raise ConfigError(f"This cannot be run. {built.failure.text}")
     for text in (*configuration.warnings, *configuration.notices):
         print(f"note: {text}")
-    print(f"model: {resolved.model.target.__name__}")
+    for text in built.untried:
+        print(f"note: not tried: {text}")
+    size = "" if built.num_parameters is None else f", {built.num_parameters:,} parameters"
+    print(f"model: {resolved.model.target.__name__}{size}")
     for title, family in (("data", resolved.data), ("eval", resolved.evaluations)):
         described = ", ".join(f"{name} ({item.target.__name__})" for name, item in family.items())
         print(f"{title}: {described or 'none'}")
@@ -51,28 +74,16 @@ def _check_run(configuration: "Configuration") -> int:
     return 0
 
 
-def _find_sweep(rest: list[str]) -> "SweepFile | None":
-    from jade.sweep_file import load_sweep
+def _find_sweep(rest: list[str]) -> "Sweep | None":
+    from jade.sweep import load_sweep
 
     files = [token for token in rest if token.endswith((".yml", ".yaml"))]
     return load_sweep(Path(files[0])) if len(files) == 1 else None
 
 
-def _check_sweep(sweep: "SweepFile", arguments: "list[Override]") -> int:
-    """Check the sweep with every value of every parameter, and say what is odd in the file."""
-    problems: list[str] = []
-    num_points = 0
-    for point in sweep.points():
-        num_points += 1
-        try:
-            resolved = _resolve(load_configuration([*arguments, *point]))
-            problem = sweep.metric_problem(resolved.evaluations)
-            problems += [problem] if problem else []
-        except ConfigError as error:
-            problems.append(str(error))
-    raise_all(problems)
-    for text in sweep.notes:
-        print(f"note: {text}")
-    swept = ", ".join(parameter.key for parameter in sweep.parameters)
-    print(f"{sweep.path}: {swept}; {num_points} points checked, no problems found")
+def _check_sweep(sweep: "Sweep", others: list[str], num_samples: int | None) -> int:
+    report = check(sweep, others, num_samples)
+    # `wandb sweep` would take these for something else.
+    report.problems[:0] = sweep.misread
+    show_report(sweep, report)
     return 0

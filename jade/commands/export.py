@@ -1,7 +1,5 @@
 """Put the model of a run into one file."""
 
-from pathlib import Path
-
 from jade.commands import COMMANDS
 from jade.commands.base import make_parser
 
@@ -11,6 +9,7 @@ versions, and a digest of each. In Python:
   model = jade.load_model("model.jade")                              executes nothing
   trainer = jade.load_model("model.jade", trust_code=True).trainer() executes the code in it
   jade train ... --load model.jade                                   starts from its weights
+A run on W&B is entity/project/run_id, sweep:entity/project/sweep_id:best, or its address.
 """
 
 
@@ -18,7 +17,7 @@ def main(tokens: list[str], program: str) -> int:
     """Run ``jade export``."""
     usage = "RUN FILE.jade [--checkpoint best|last|N]"
     parser = make_parser(program, usage, COMMANDS["export"], EPILOG)
-    parser.add_argument("run", metavar="RUN", help="directory or id of a run")
+    parser.add_argument("run", metavar="RUN", help="directory or id of a run, or a run on W&B")
     parser.add_argument("file", metavar="FILE.jade", help="where to write; it is replaced")
     parser.add_argument(
         "--checkpoint",
@@ -35,12 +34,10 @@ def main(tokens: list[str], program: str) -> int:
         namespace = parser.parse_args(tokens)
     except SystemExit:
         return 0
-    from jade.export import export_run
-    from jade.runs import find_directory
+    from jade.loaded_run import load_run
 
-    root = namespace.experiments_root
-    run = find_directory(namespace.run, None if root is None else Path(root))
-    exported = export_run(run, Path(namespace.file), namespace.checkpoint)
+    run = load_run(namespace.run, root=namespace.experiments_root)
+    exported = run.export(namespace.file, namespace.checkpoint)
     print(
         f"{exported.path}: {exported.checkpoint} checkpoint of run {exported.run_id}, iteration "
         f"{exported.iteration}, {exported.num_sources} source files, "

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from jade.command_line import add_settings, collect_overrides
 from jade.commands import COMMANDS
-from jade.commands.base import importing_for_good, load_configuration, make_parser, parse
+from jade.commands.base import (
+    importing_for_good,
+    load_configuration,
+    make_parser,
+    parse,
+    start_relay,
+)
 from jade.commands.outcome import show
 from jade.errors import ConfigError, closest
 from jade.settings import FIELDS
@@ -17,9 +23,10 @@ if TYPE_CHECKING:
     from jade.config import Configuration
 
 TEACHING = """\
-RUN is a directory, or the id of a run below --experiments_root. The run goes on from its newest
-checkpoint to exactly the result that it would have had, also in the middle of an epoch, with
-another number of data workers, and on another machine.
+RUN is a directory, the id of a run below --experiments_root, or a run on W&B (entity/project/id),
+which is fetched from there. The run goes on from its newest checkpoint to exactly the result that
+it would have had, also in the middle of an epoch, with another number of data workers, and on
+another machine.
 
 It trains as long as it was told to in all. --total and --additional say otherwise:
   jade resume RUN --total '20 epochs'         until 20 epochs are done, those before included
@@ -33,7 +40,9 @@ def main(tokens: list[str], program: str) -> int:
     """Run ``jade resume``."""
     with SignalWatch() as watch:
         parser = make_parser(program, "RUN [arguments]", COMMANDS["resume"], TEACHING)
-        parser.add_argument("run", metavar="RUN", help="directory or id of the run")
+        parser.add_argument(
+            "run", metavar="RUN", help="directory or id of the run, or a run on W&B"
+        )
         parser.add_argument("--total", metavar="AMOUNT", help="how long to train in all")
         parser.add_argument("--additional", metavar="AMOUNT", help="how much longer to train")
         add_settings(parser)
@@ -41,18 +50,19 @@ def main(tokens: list[str], program: str) -> int:
         if parsed is None:
             return 0
         configuration = _configure(*parsed)
+        relay = start_relay(configuration)
         with importing_for_good():
             from jade.run import Circumstances, execute
 
         circumstances = Circumstances(
-            command=sys.argv, watch=watch, additional=parsed[0].additional
+            command=sys.argv, watch=watch, additional=parsed[0].additional, relay=relay
         )
         return show(lambda: execute(configuration, circumstances))
 
 
 def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration":
     from jade.left_run import continue_run
-    from jade.runs import find_directory
+    from jade.remote.place import bring_here
     from jade.saved_runs import read_json
     from jade.schedule import parse_amount
 
@@ -69,7 +79,7 @@ def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration
     if namespace.total is not None:
         total = parse_amount(namespace.total, "--total", zero=True)
     root = getattr(namespace, "experiments_root", None)
-    directory = find_directory(namespace.run, Path(root) if root else None)
+    directory = bring_here(namespace.run, Path(root) if root else None)
     overrides = continue_run(directory, collect_overrides(namespace, rest), total)
     started_in = read_json(directory.provenance).get("directory")
     if started_in not in (None, str(Path.cwd())):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from jade.progress.status import one_line
-from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING
+from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, STOPPED
 from jade.runs import CRASHED, RunSummary
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ STYLES = {
     FAILED: "red",
     CRASHED: "bold red",
     PREEMPTED: "yellow",
+    STOPPED: "yellow",
     INTERRUPTED: "yellow",
 }
 # A pipe has no width: nothing in it should be cut.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 Statuses: running, finished, failed, crashed (killed, or its machine is gone), preempted,
-interrupted, unknown. `jade show RUN` tells all about one of them.
+interrupted, stopped (by the wish of W&B), unknown. `jade show RUN` tells all about one of them.
 """
 SORTED_BY = ("age", "best", "progress", "name")
 # On a terminal that is not that wide, the bar makes room for what cannot be said otherwise.

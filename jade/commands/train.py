@@ -3,7 +3,13 @@
 import sys
 
 from jade.commands import COMMANDS
-from jade.commands.base import importing_for_good, make_run_parser, parse, read_configuration
+from jade.commands.base import (
+    importing_for_good,
+    make_run_parser,
+    parse,
+    read_configuration,
+    start_relay,
+)
 from jade.commands.outcome import show
 from jade.signals import SignalWatch
 
@@ -16,8 +22,9 @@ def main(tokens: list[str], program: str) -> int:
         if parsed is None:
             return 0
         configuration = read_configuration(*parsed)
+        relay = start_relay(configuration)
         with importing_for_good():
             from jade.run import Circumstances, execute
 
-        circumstances = Circumstances(command=sys.argv, watch=watch)
+        circumstances = Circumstances(command=sys.argv, watch=watch, relay=relay)
         return show(lambda: execute(configuration, circumstances))

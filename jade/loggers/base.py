@@ -47,7 +47,7 @@ class Logger(abc.ABC):
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Record ``metrics`` at ``step``; a second call with the same step adds to the first."""
 
-    # The three hooks below may be left as they are, so they are not abstract.
+    # The hooks below may be left as they are, so they are not abstract.
     def log_media(self, name: str, media: "Media", path: Path, step: int) -> None:  # noqa: B027
         """Record ``media``, which already stands in the file ``path``."""
 
@@ -56,6 +56,27 @@ class Logger(abc.ABC):
 
     def mark_preempting(self) -> None:  # noqa: B027
         """Announce that the run is about to be stopped from outside and continued later."""
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether it does anything with files that are uploaded."""
+        return False
+
+    def upload(self, path: Path, name: str) -> None:  # noqa: B027
+        """Keep a copy of a file of the run, in the place of an earlier one of that name.
+
+        May be called by any thread, and often; a destination takes as many as it can.
+        """
+
+    def upload_model(self, path: Path, name: str) -> None:  # noqa: B027
+        """Keep the trained model, which stands in a file for ``jade.load_model``."""
+
+    def on_stop_wish(self, callback: Callable[[], None]) -> None:  # noqa: B027
+        """Call back, from any thread, when whoever watches the destination wants the run to end."""
+
+    def is_stop_wanted(self) -> bool:
+        """Tell whether whoever watches the destination wants the run to end."""
+        return False
 
     @abc.abstractmethod
     def finish(self, exit_code: int) -> None:
@@ -107,6 +128,28 @@ class LoggerGroup(Logger):
         for logger in self._loggers:
             self._attempt(logger, logger.mark_preempting)
 
+    @property
+    def keeps_files(self) -> bool:
+        return any(logger.keeps_files for logger in self._loggers)
+
+    def upload(self, path: Path, name: str) -> None:
+        for logger in self._loggers:
+            self._attempt(logger, logger.upload, path, name)
+
+    def upload_model(self, path: Path, name: str) -> None:
+        for logger in self._loggers:
+            self._attempt(logger, logger.upload_model, path, name)
+
+    def on_stop_wish(self, callback: Callable[[], None]) -> None:
+        for logger in self._loggers:
+            logger.on_stop_wish(callback)
+
+    def is_stop_wanted(self) -> bool:
+        answers: list[bool] = []
+        for logger in self._loggers:
+            self._attempt(logger, lambda one=logger: answers.append(one.is_stop_wanted()))
+        return any(answers)
+
     def finish(self, exit_code: int) -> None:
         loggers, self._loggers = self._loggers, []
         for logger in loggers:
@@ -127,7 +170,7 @@ class LoggerGroup(Logger):
             count = self._num_failures.get(id(logger), 0)
             self._num_failures[id(logger)] = count + 1
             if count == 0:
-                what = f"{_name(logger)}.{call.__name__}"
+                what = f"{_name(logger)}.{getattr(call, '__name__', 'call')}"
                 _LOG.warning("%s failed, training goes on (said once): %s", what, _text(error))
 
 

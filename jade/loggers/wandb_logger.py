@@ -1,20 +1,32 @@
 """Record a run on Weights & Biases: online, offline for a later `wandb sync`, or not at all."""
 
 import html
+import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jade.errors import ConfigError
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
+from jade.loggers.uploads import Uploads
+from jade.whole_file import copy_whole
 
 if TYPE_CHECKING:
     from jade.media import Media
 
 _LOG = logging.getLogger(__name__)
 _STEP = "iteration"
+ASK_TIMEOUT_S = 5
+REFUSED_KEY = ("error 401", "not logged in", "invalid api key", "unauthorized")
+REFUSED_RUN = ("error 403", "error 404", "permission denied", "forbidden", "not found")
+STOP_QUERY = """
+query RunStopped($entity: String, $project: String, $run: String!) {
+    project(name: $project, entityName: $entity) { run(name: $run) { shouldStop stopped } }
+}
+"""
 # Each holds unless its variable (WANDB_INIT_TIMEOUT, ...) is set. The timeouts keep a server that
 # does not answer from holding up the start and the end of a run.
 _SETTINGS = {
@@ -30,32 +42,46 @@ class WandbLogger(Logger):
     """A W&B run with the id of the JADE run, and its iterations as the axis of every metric.
 
     The mode is resolved here, so that one that cannot be had is an error before anything starts.
+
+    Args:
+        mode: As for `resolve_mode`.
+        environ: The environment of the run.
+        pid: The process that trains, if it is not this one.
     """
 
-    def __init__(self, mode: str = "auto", environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        mode: str = "auto",
+        environ: Mapping[str, str] | None = None,
+        *,
+        pid: int | None = None,
+    ) -> None:
         self._environ = os.environ if environ is None else environ
         self.mode = account.resolve_mode(mode, self._environ)
         requested = account.requested_mode(mode, self._environ)
         self._is_fallback = self.mode not in (requested, "online")
+        self._pid = os.getpid() if pid is None else pid
         self._run: Any = None
         self._first_step = 0
+        # The run that is being finished: it still takes files, but nothing is logged any more.
+        self._finishing: Any = None
+        self._uploads = Uploads(self._send)
+        self._is_stop_wanted = False
+        self._report_stop: Callable[[], None] = _do_nothing
 
     def start(self, run: RunInfo) -> None:
         if self.mode == "disabled":
             if self._is_fallback:
                 _LOG.warning("W&B is off, the package wandb is not installed: %s.", account.INSTALL)
             return
-        import wandb
-
         for hint in account.misspelled(self._environ, account.known_variables()):
             _LOG.warning(hint)
         run.directory.mkdir(parents=True, exist_ok=True)
-        settings = wandb.Settings(**_choose_settings(self.mode, self._environ))
-        arguments = {"mode": self.mode, **_init_arguments(run, self._environ)}
-        if self.mode == "online" and not self._environ.get("WANDB_RESUME"):
-            # Offline, W&B ignores it with a warning.
-            arguments["resume"] = "allow"
-        self._run = wandb.init(settings=settings, **arguments)
+        try:
+            self._run = self._init(run)
+        except _unreachable() as error:
+            self._raise_refusal(error)
+            self._run = self._init_offline(run, error)
         self._run.define_metric(_STEP, hidden=True)
         self._run.define_metric("*", step_metric=_STEP)
         self._first_step = getattr(self._run, "starting_step", 0)
@@ -63,6 +89,7 @@ class WandbLogger(Logger):
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         self._record(metrics, step)
+        self._uploads.send_due()
 
     def log_media(self, name: str, media: "Media", path: Path, step: int) -> None:
         if self._run is not None:
@@ -76,10 +103,125 @@ class WandbLogger(Logger):
         if self._run is not None:
             self._run.mark_preempting()
 
+    @property
+    def keeps_files(self) -> bool:
+        # Offline, it would only be a second copy on the same disk.
+        return self._run is not None and self.mode == "online"
+
+    def upload(self, path: Path, name: str) -> None:
+        if self.keeps_files:
+            self._uploads.offer(path, name)
+            self._uploads.send_due()
+
+    def send_due_uploads(self) -> None:
+        """Send the files that have waited long enough."""
+        self._uploads.send_due()
+
+    def upload_model(self, path: Path, name: str) -> None:
+        if not self.keeps_files:
+            return
+        import wandb
+
+        artifact = wandb.Artifact(name, type="model")
+        artifact.add_file(str(path), skip_cache=True)
+        self._run.log_artifact(artifact)
+
+    def on_stop_wish(self, callback: Callable[[], None]) -> None:
+        self._report_stop = callback
+
+    def is_stop_wanted(self) -> bool:
+        if not self._is_stop_wanted and self._environ.get("WANDB_SWEEP_ID"):
+            # The agent's signal may be here before W&B's next answer.
+            self._is_stop_wanted = self._run is not None and self._ask_whether_to_stop()
+        return self._is_stop_wanted
+
     def finish(self, exit_code: int) -> None:
         run, self._run = self._run, None
-        if run is not None:
-            run.finish(exit_code=exit_code)
+        if run is None:
+            return
+        if self.mode == "online":
+            self._finishing = run
+            self._uploads.send_all()
+        run.finish(exit_code=exit_code)
+
+    def _init(self, run: RunInfo) -> Any:
+        import wandb
+        from wandb.errors import UsageError
+
+        settings = _choose_settings(self.mode, self._environ)
+        # Not the method itself: wandb copies its settings, and would copy this logger with it.
+        own = {"stop_fn": lambda: self._note_stop(), "x_stats_pid": self._pid}
+        settings.update({k: v for k, v in own.items() if k in wandb.Settings.model_fields})
+        arguments = {"mode": self.mode, **_init_arguments(run, self._environ)}
+        if self.mode == "online" and not self._environ.get("WANDB_RESUME"):
+            # Offline, W&B ignores it with a warning.
+            arguments["resume"] = "allow"
+        try:
+            return wandb.init(settings=wandb.Settings(**settings), **arguments)
+        except UsageError as error:
+            raise ConfigError(f"W&B refuses the run: {_one_line(error)}") from error
+
+    def _raise_refusal(self, error: Exception) -> None:
+        """Raise what the user can mend: an answer that will not be another one the next time."""
+        from wandb.errors import AuthenticationError
+
+        place = account.base_url(self._environ)
+        if isinstance(error, AuthenticationError) or _says(error, REFUSED_KEY):
+            raise ConfigError(
+                f"W&B at {place} refuses the key: {_one_line(error)} Run `wandb login --relogin`, "
+                "set another WANDB_API_KEY, or choose --wandb offline."
+            ) from error
+        if _says(error, REFUSED_RUN):
+            named = f"{account.entity(self._environ)}/{account.project(self._environ)}"
+            raise ConfigError(
+                f"W&B at {place} refuses the run: {_one_line(error)} "
+                f"Do the entity and project exist, and may you write there ({named})?"
+            ) from error
+
+    def _init_offline(self, run: RunInfo, error: Exception) -> Any:
+        """Record offline what cannot be sent now."""
+        import wandb
+
+        _LOG.warning(
+            "W&B at %s cannot be reached (%s): this run is recorded offline. "
+            "`jade sync %s` uploads it later.",
+            account.base_url(self._environ),
+            _one_line(error),
+            run.directory,
+        )
+        # The client remembers a run that it could not start.
+        wandb.teardown()
+        self.mode = "offline"
+        return self._init(run)
+
+    def _note_stop(self) -> None:
+        self._is_stop_wanted = True
+        self._report_stop()
+
+    def _ask_whether_to_stop(self) -> bool:
+        import wandb
+
+        run = self._run
+        try:
+            api = wandb.Api(timeout=ASK_TIMEOUT_S)
+            answer = api._service_api.execute_graphql(
+                STOP_QUERY,
+                variables={"entity": run.entity, "project": run.project, "run": run.id},
+                timeout=ASK_TIMEOUT_S,
+            )
+            known = answer["project"]["run"]
+            return bool(known.get("stopped") or known.get("shouldStop"))
+        except Exception as error:
+            _LOG.debug("W&B does not say whether it wants the run to end: %s", error)
+            return False
+
+    def _send(self, path: Path, name: str) -> None:
+        """Give the client a file that stays as it is, whatever happens to the original."""
+        run = self._run or self._finishing
+        target = Path(run.dir) / name
+        # A checkpoint is only ever replaced; other files grow, or are written over.
+        copy_whole(path, target, by_link=path.suffix == ".pt")
+        run.save(str(target), base_path=run.dir, policy="now")
 
     def _record(self, values: Mapping[str, Any], step: int) -> None:
         # A resumed run repeats the steps after its checkpoint. The server has them already and
@@ -93,9 +235,31 @@ class WandbLogger(Logger):
         elif self._is_fallback:
             _LOG.warning(
                 "W&B: not logged in, so this run is recorded offline. To upload it: "
-                "`wandb login`, then `wandb sync %s`.",
-                self._run.settings.sync_dir,
+                "`wandb login`, then `jade sync %s`.",
+                Path(self._run.settings.wandb_dir).parent,
             )
+
+
+def _do_nothing() -> None:
+    """Stand for whoever wants to know, as long as there is nobody."""
+
+
+def _unreachable() -> tuple[type[Exception], ...]:
+    """Return what wandb raises if its server cannot be reached, or does not take a run."""
+    from wandb.errors import CommError
+
+    return (CommError, TimeoutError)
+
+
+def _says(error: Exception, words: Iterable[str]) -> bool:
+    """Tell whether a server has answered with one of these words; wandb has one error for all."""
+    text = str(error).lower()
+    return any(word in text for word in words)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _choose_settings(mode: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -133,10 +297,11 @@ def _init_arguments(run: RunInfo, environ: Mapping[str, str]) -> dict[str, Any]:
 def _to_wandb(media: "Media", path: Path) -> Any:
     import wandb
 
-    from jade.media import to_histogram, to_table
+    from jade.media import to_table
 
     if media.kind == "histogram":
-        return wandb.Histogram(np_histogram=to_histogram(media.value))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return wandb.Histogram(np_histogram=(content["counts"], content["edges"]))
     if media.kind == "table":
         columns, rows = to_table(media.value)
         return wandb.Table(columns=columns, data=rows, allow_mixed_types=True)

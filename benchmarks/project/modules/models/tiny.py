@@ -63,3 +63,19 @@ class MemoryTrainer(TinyTrainer):
 
     def on_start(self):
         atexit.register(tiny.print_peak_memory)
+
+
+class TalkativeTrainer(TinyTrainer):
+    """Log many numbers at every step, and tell what a step takes: microseconds, wall and CPU."""
+
+    NUM_SCALARS = 20
+
+    def train_step(self, data):
+        super().train_step(data)
+        for number in range(self.NUM_SCALARS - 1):
+            self.add_loss_item(f"number {number}", 0.1 * number)
+
+    def on_end(self):
+        super().on_end()
+        for seconds in (self.stopwatch.wall, self.stopwatch.cpu):
+            print(seconds / self.iterations * 1e6, flush=True)

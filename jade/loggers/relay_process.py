@@ -1,0 +1,154 @@
+"""The other end of a relay: receive what training logs, and hand it to W&B."""
+
+import contextlib
+import logging
+import os
+import queue
+import sys
+import threading
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from jade.errors import ConfigError
+from jade.loggers import relay
+from jade.loggers.base import RunInfo
+from jade.loggers.wandb_logger import WandbLogger
+
+TICK_S = 1.0
+NICENESS = 10
+EXIT_LOST = 1
+
+
+class _Server:
+    """Carries out what it is told, one call after another."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming = Connection(incoming, writable=False)
+        self._outgoing = Connection(outgoing, readable=False)
+        self._lock = threading.Lock()
+        self._batches: queue.SimpleQueue[list[tuple[str, tuple[Any, ...]]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._logger: WandbLogger | None = None
+        self._num_failures = 0
+        self._last_problem = ""
+
+    def run(self) -> None:
+        # Read all the time, so that training can always get rid of what it has to say.
+        threading.Thread(target=self._read, name="jade-relay-read", daemon=True).start()
+        while True:
+            try:
+                batch = self._batches.get(timeout=TICK_S)
+            except queue.Empty:
+                self._tick()
+                continue
+            if batch is None:
+                break
+            for call, arguments in batch:
+                if call == "finish":
+                    self._finish(*arguments)
+                    return
+                self._carry_out(call, arguments)
+        if self._logger is not None:
+            # Training is gone without a word: killed, or the machine is going down.
+            self._finish(EXIT_LOST)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                self._batches.put(self._incoming.recv())
+        self._batches.put(None)
+
+    def _tick(self) -> None:
+        if self._logger is not None:
+            self._attempt(self._logger.send_due_uploads)
+
+    def _carry_out(self, call: str, arguments: tuple[Any, ...]) -> None:
+        if call == "start":
+            self._start(*arguments)
+        elif self._logger is None:
+            return
+        elif call == "console":
+            # wandb takes it from there.
+            sys.stdout.write(*arguments)
+        elif call == "is_stop_wanted":
+            self._tell(relay.ANSWER, self._logger.is_stop_wanted())
+        else:
+            self._attempt(getattr(self._logger, call), *arguments)
+
+    def _start(
+        self, mode: str, environ: Mapping[str, str], pid: int, argv: list[str], run: RunInfo
+    ) -> None:
+        logging.getLogger("jade").addHandler(_Teller(self._tell))
+        logging.getLogger("jade").setLevel(logging.INFO)
+        # W&B shows how the run was started.
+        sys.argv = argv
+        try:
+            logger = WandbLogger(mode, environ, pid=pid)
+            logger.on_stop_wish(lambda: self._tell(relay.STOP, None))
+            logger.start(run)
+        except ConfigError as error:
+            self._tell(relay.REFUSED, str(error))
+        except Exception as error:
+            self._tell(relay.FAILED, f"{type(error).__name__}: {error}")
+        else:
+            self._logger = logger
+            self._tell(relay.STARTED, logger.mode)
+
+    def _attempt(self, call: Any, *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            self._num_failures += 1
+            self._last_problem = f"{type(error).__name__}: {error}"
+            if self._num_failures == 1:
+                text = f"W&B: {call.__name__} failed, training goes on (said once): "
+                self._tell(relay.SAID, (logging.WARNING, text + self._last_problem))
+
+    def _finish(self, exit_code: int) -> None:
+        if self._logger is not None:
+            self._attempt(self._logger.finish, exit_code)
+        lost = f"{self._num_failures} calls failed" if self._num_failures else ""
+        self._tell(relay.FINISHED, lost and f"{lost}, the last one with {self._last_problem}")
+
+    def _tell(self, kind: str, value: Any) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            self._outgoing.send((kind, value))
+
+
+class _Teller(logging.Handler):
+    """Sends what JADE logs here to where training logs."""
+
+    def __init__(self, tell: Any) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(relay.SAID, (record.levelno, record.getMessage()))
+
+
+def serve(incoming: int, outgoing: int) -> None:
+    """Serve one run, whose calls come in by a pipe; return when all is done."""
+    relay.ignore_signals()
+    with contextlib.suppress(OSError):
+        # Where processors are scarce, training comes first.
+        os.nice(NICENESS)
+    # What training prints is printed here once more, for wandb to see.
+    os.environ.setdefault("WANDB_CONSOLE", "wrap")
+    # Now: training is importing torch, and has nothing to say yet.
+    import wandb
+
+    try:
+        _Server(incoming, outgoing).run()
+    finally:
+        wandb.teardown()
+
+
+def main() -> None:
+    """Run the process that `RelayProcess` starts."""
+    serve(int(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

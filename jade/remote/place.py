@@ -1,0 +1,94 @@
+"""Find a run wherever it is: in a directory here, or on W&B."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from jade.envvars import read_environment
+from jade.errors import ConfigError, NetworkError
+from jade.remote.adoption import adopt_run
+from jade.remote.cached_run import CachedRun, cache_root
+from jade.remote.client import Client
+from jade.remote.listing import choose_run
+from jade.remote.reference import (
+    Reference,
+    RunReference,
+    SweepReference,
+    is_explicit,
+    parse_reference,
+)
+from jade.remote.remote_run import RemoteRun
+from jade.run_dir import RunDir
+from jade.runs import default_root, find_directory
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+def find_anywhere(wanted: str | Path, root: Path | None = None) -> RunDir | CachedRun:
+    """Find a run by its directory, its id, or a reference to W&B; what is here always wins.
+
+    A run on W&B is not altered; its records and its code are fetched into the cache.
+
+    Raises:
+        ConfigError: It is neither here nor there.
+        NetworkError: It is not here, and W&B cannot be asked.
+    """
+    return _search(wanted, root, _open)
+
+
+def bring_here(wanted: str | Path, root: Path | None = None) -> RunDir:
+    """Find a run to go on with: one that is on W&B gets a directory below ``root``."""
+    target = default_root() if root is None else root
+    return _search(wanted, root, lambda reference: _adopt(reference, target))
+
+
+def _search(wanted: str | Path, root: Path | None, fetch: Callable[[Reference], T]) -> RunDir | T:
+    text, environ = str(wanted), read_environment(os.environ, None)
+    if is_explicit(text) and not Path(text).exists():
+        reference = parse_reference(text, environ)
+        if reference is not None:
+            return fetch(reference)
+    try:
+        return find_directory(wanted, root)
+    except ConfigError as local:
+        reference = parse_reference(text, environ)
+        if reference is None:
+            raise _with_hint(local, text) from None
+        try:
+            return fetch(reference)
+        except (ConfigError, NetworkError) as error:
+            raise type(error)(f"{local}\nAs the run {reference} on W&B: {error}") from error
+
+
+def _with_hint(error: ConfigError, text: str) -> ConfigError:
+    parts = text.split("/")
+    if len(parts) != 2 or not all(parts) or Path(parts[0]).is_dir() or "." in parts:
+        return error
+    return ConfigError(f"{error} If it is a run on W&B, write entity/{text}, or set WANDB_ENTITY.")
+
+
+def _open(reference: Reference) -> CachedRun:
+    environ = read_environment(os.environ, None)
+    client = Client(environ)
+    remote = RemoteRun(client, _chosen(client, reference))
+    cached = CachedRun(client, remote, cache_root(environ))
+    cached.load_records()
+    return cached
+
+
+def _chosen(client: Client, reference: Reference) -> RunReference:
+    if not isinstance(reference, SweepReference):
+        return reference
+    chosen = choose_run(client, reference)
+    logger.info("sweep %s, %s: run %s", reference, reference.which, chosen)
+    return chosen
+
+
+def _adopt(reference: Reference, root: Path) -> RunDir:
+    environ = read_environment(os.environ, None)
+    client = Client(environ)
+    return adopt_run(client, _chosen(client, reference), root)

@@ -1,0 +1,256 @@
+"""W&B in a process of its own: the real client in it, a server on loopback at its other end."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from contract import LoggerContract, run_in
+from test_wandb_logger import read_history
+
+from jade.errors import ConfigError
+from jade.loggers import LoggerGroup
+from jade.loggers.relay import Relay, RelayProcess
+from jade.media import Media, write
+
+ROOT = Path(__file__).parents[2]
+
+
+def wait_until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def relay(tmp_path):
+    """Make relays that are finished at the end, whatever the test does."""
+    made = []
+
+    def make(mode="online", **environ):
+        relay = Relay(mode, {**os.environ, **environ})
+        made.append(relay)
+        return relay
+
+    yield make
+    for relay in made:
+        relay.finish(0)
+
+
+class TestRelayContract(LoggerContract):
+    """Offline, where the client writes a file that can be read back."""
+
+    @pytest.fixture(autouse=True)
+    def offline(self, monkeypatch):
+        monkeypatch.delenv("WANDB_MODE")
+
+    def make(self):
+        return Relay("offline", dict(os.environ))
+
+    def read(self, directory):
+        return {
+            step: {name: value for name, value in row.items() if not isinstance(value, dict)}
+            for step, row in read_history(directory).items()
+        }
+
+
+def test_what_is_logged_arrives_with_configuration_summary_files_and_console(
+    wandb_online, tmp_path, relay, capsys
+):
+    logger = relay()
+    logger.start(run_in(tmp_path, name="n", group="g", tags=("t",), notes="why", job_type="train"))
+    for step in range(1, 301):
+        logger.log({"loss": 1 / step, "epoch": 1}, step)
+    path = write(Media("table", [{"a": 1, "b": "x"}]), tmp_path / "table")
+    logger.log_media("Table", Media("table", [{"a": 1, "b": "x"}]), path, 300)
+    weights = Media("histogram", [1.0, 2.0, 2.0])
+    logger.log_media("Weights", weights, write(weights, tmp_path / "weights"), 300)
+    logger.summarize({"best/loss": 0.1})
+    print("a line of the user")
+    (tmp_path / "last.pt").write_bytes(b"weights")
+    logger.upload(tmp_path / "last.pt", "jade/last.pt")
+    logger.finish(0)
+
+    run = wandb_online.runs["run1"]
+    assert (run.state, run.exit_code) == ("finished", 0)
+    assert [row["iteration"] for row in run.history] == list(range(1, 301))
+    assert run.history[-1]["loss"] == 1 / 300
+    assert run.history[-1]["Table"]["_type"] == "table-file"
+    assert sum(run.history[-1]["Weights"]["values"]) == 3
+    assert run.config["model"] == {"params": {"beta": 0.1, "path": "$DATA"}}
+    assert run.summary["best/loss"] == 0.1
+    assert (run.display_name, run.group, run.tags, run.job_type) == ("n", "g", ["t"], "train")
+    assert run.files["jade/last.pt"] == b"weights"
+    assert any("a line of the user" in line for line in run.output)
+    assert capsys.readouterr().out == "a line of the user\n"
+
+
+def test_program_and_process_that_are_shown_are_those_of_training(
+    wandb_online, tmp_path, relay, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--epochs=3"])
+    logger = relay()
+    logger.start(run_in(tmp_path))
+    logger.finish(0)
+    metadata = json.loads(wandb_online.runs["run1"].files["wandb-metadata.json"])
+    assert metadata["args"] == ["--epochs=3"]
+
+
+def test_offline_start_waits_for_nothing(tmp_path, relay, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE")
+    process = RelayProcess(dict(os.environ))
+    # Whoever has to answer is asleep.
+    os.kill(process.pid, signal.SIGSTOP)
+    logger = Relay("offline", dict(os.environ), process)
+    logger.start(run_in(tmp_path))
+    logger.log({"loss": 1.0}, 1)
+    os.kill(process.pid, signal.SIGCONT)
+    logger.finish(0)
+    assert read_history(tmp_path) == {1: {"loss": 1.0}}
+
+
+def test_wrong_key_is_refused_before_training(wandb_online, tmp_path, relay):
+    logger = relay(WANDB_API_KEY="f" * 40)
+    with pytest.raises(ConfigError, match=r"refuses the key.*wandb login --relogin"):
+        logger.start(run_in(tmp_path))
+    assert wandb_online.runs == {}
+
+
+def test_server_that_is_away_makes_the_run_offline(
+    wandb_online, tmp_path, relay, caplog, monkeypatch
+):
+    wandb_online.close_door()
+    group = LoggerGroup([relay(WANDB_INIT_TIMEOUT="1")])
+    with caplog.at_level(logging.WARNING, logger="jade"):
+        group.start(run_in(tmp_path))
+        group.log({"loss": 1.0}, 1)
+        assert not group.keeps_files
+        group.finish(0)
+    assert "cannot be reached" in caplog.text
+    assert f"`jade sync {tmp_path}`" in caplog.text
+    assert read_history(tmp_path) == {1: {"loss": 1.0}}
+
+
+def test_process_that_dies_is_reported_once_and_training_goes_on(
+    wandb_online, tmp_path, relay, caplog
+):
+    logger = relay()
+    logger.start(run_in(tmp_path))
+    os.kill(logger._process.pid, signal.SIGKILL)
+    with caplog.at_level(logging.WARNING, logger="jade"):
+        wait_until(lambda: logger._is_gone)
+        for step in range(100):
+            logger.log({"loss": 1.0}, step)
+        logger.finish(0)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "W&B has not got everything" in message
+    assert f"`jade sync {tmp_path}`" in message
+
+
+def test_wish_to_stop_reaches_training(wandb_online, tmp_path, relay, monkeypatch):
+    wishes = []
+    logger = relay()
+    logger.on_stop_wish(lambda: wishes.append(True))
+    logger.start(run_in(tmp_path))
+    assert not logger.is_stop_wanted()
+    wandb_online.stop_run("run1")
+    logger.log({"loss": 1.0}, 1)
+    # The client asks every 15 seconds.
+    wait_until(lambda: wishes, seconds=60)
+    assert logger.is_stop_wanted()
+
+
+def test_in_a_sweep_the_server_is_asked_whether_a_signal_is_its_wish(wandb_online, tmp_path, relay):
+    sweep = wandb_online.create_sweep("method: grid\nparameters: {a: {values: [1]}}\n")
+    logger = relay(WANDB_SWEEP_ID=sweep, WANDB_RUN_ID="run1")
+    logger.start(run_in(tmp_path))
+    assert not logger.is_stop_wanted()
+    wandb_online.stop_run("run1")
+    assert logger.is_stop_wanted()
+
+
+def test_user_interrupt_and_signals_to_the_group_do_not_end_the_process(wandb_online, tmp_path):
+    script = textwrap.dedent(
+        f"""
+        import os, signal, sys
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
+        from contract import run_in
+        from pathlib import Path
+        from jade.loggers.relay import Relay
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        logger = Relay("online", dict(os.environ))
+        logger.start(run_in(Path({str(tmp_path)!r})))
+        logger.log({{"loss": 1.0}}, 1)
+        os.killpg(0, signal.SIGINT)
+        os.killpg(0, signal.SIGTERM)
+        logger.finish(0)
+        """
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, start_new_session=True)
+    run = wandb_online.runs["run1"]
+    assert run.state == "finished"
+    assert [row["loss"] for row in run.history] == [1.0]
+
+
+def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online, tmp_path):
+    script = textwrap.dedent(
+        f"""
+        import os, sys, time
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
+        from contract import run_in
+        from pathlib import Path
+        from jade.loggers.relay import Relay
+        logger = Relay("online", dict(os.environ))
+        logger.start(run_in(Path({str(tmp_path)!r})))
+        for step in range(50):
+            logger.log({{"loss": 1.0}}, step)
+        while logger._messages:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    wait_until(lambda: wandb_online.runs["run1"].state != "running")
+    run = wandb_online.runs["run1"]
+    assert run.state == "failed"
+    assert len(run.history) == 50
+
+
+def test_process_that_is_not_needed_is_gone_at_once():
+    process = RelayProcess(dict(os.environ))
+    pid = process.pid
+    process.discard()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_warm_process_is_forked_with_wandb_in_it(wandb_online, tmp_path):
+    script = textwrap.dedent(
+        f"""
+        import os, sys
+        import wandb
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
+        from pathlib import Path
+        from jade.loggers.relay import Relay, RelayProcess
+        process = RelayProcess(dict(os.environ))
+        assert process.is_fork
+        from contract import run_in
+        logger = Relay("online", dict(os.environ), process)
+        logger.start(run_in(Path({str(tmp_path)!r})))
+        logger.log({{"loss": 1.0}}, 1)
+        logger.finish(0)
+        """
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    run = wandb_online.runs["run1"]
+    assert (run.state, len(run.history)) == ("finished", 1)

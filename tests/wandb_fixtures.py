@@ -1,0 +1,25 @@
+"""Fixtures for tests that talk to W&B: a server on 127.0.0.1, and an environment that leads to it."""
+
+import sys
+
+import pytest
+from wandb_server import WandbServer
+
+
+@pytest.fixture
+def wandb_server():
+    """A W&B-compatible server; a request that it does not know fails the test."""
+    with WandbServer() as server:
+        yield server
+    assert server.unknown == []
+
+
+@pytest.fixture
+def wandb_online(wandb_server, monkeypatch, tmp_path):
+    """The same server, and an environment in which W&B logs to it: here and in child processes."""
+    for name, value in wandb_server.environ(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    yield wandb_server
+    # The client's process keeps the settings and the connections of its first use.
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()
