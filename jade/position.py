@@ -10,7 +10,7 @@ from jade.components import size_of
 from jade.errors import MisfitError
 from jade.feed import Feed, make_feed
 from jade.schedule import Clock
-from jade.seeding import rng_state, set_rng_state
+from jade.seeding import base_rng_state, rng_state, set_rng_state
 
 # Attributes by which samplers know which epoch it is (torch's DistributedSampler does).
 EPOCH = "epoch"
@@ -53,7 +53,8 @@ class Position:
         if resumed is not None and resumed["batches"]:
             return self._continue(feed, resumed)
         self._started_at = self._clock.iterations
-        self._beginning = {"rng": rng_state(), "samplers": _sampler_states(loader)}
+        rng = base_rng_state() if feed.is_ordered_by_torch else rng_state()
+        self._beginning = {"rng": rng, "samplers": _sampler_states(loader)}
         return feed.start(self._clock.epochs)
 
     def end_epoch(self) -> None:
