@@ -8,7 +8,19 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks import checkpoint, feeding_figure, loop, memory, resume, start, step, wandb_cost
+from benchmarks import (
+    agent,
+    analyze,
+    checkpoint,
+    feeding_figure,
+    loop,
+    memory,
+    resume,
+    start,
+    step,
+    sweep_check,
+    wandb_cost,
+)
 from benchmarks.figures import Figure, print_table
 
 SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
@@ -21,6 +33,9 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "resume": resume.measure,
     "step": step.measure,
     "wandb": wandb_cost.measure,
+    "check": sweep_check.measure,
+    "agent": agent.measure,
+    "analyze": analyze.measure,
 }
 PACKAGES = ("torch", "wandb", "lightning", "pytorch-ignite", "rich", "numpy")
 

@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jade.api import train
+    from jade.api import test, train
     from jade.errors import (
         CheckpointError,
         ComponentError,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jade.loaded_run import LoadedRun, load_run
     from jade.loggers.base import Logger
     from jade.media import Media
+    from jade.tester.single import FinishedTest
     from jade.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -38,6 +39,8 @@ _HOMES = {
     "Media": "jade.media",
     "Logger": "jade.loggers.base",
     "FinishedRun": "jade.finished_run",
+    "FinishedTest": "jade.tester.single",
+    "test": "jade.api",
     "train": "jade.api",
     "resume": "jade.api",
     "load_model": "jade.loaded_model",
@@ -65,6 +68,7 @@ __all__ = [
     "DeviceError",
     "Evaluation",
     "FinishedRun",
+    "FinishedTest",
     "JadeError",
     "LoadedModel",
     "LoadedRun",
@@ -80,6 +84,7 @@ __all__ = [
     "load_model",
     "load_run",
     "resume",
+    "test",
     "train",
 ]
 

@@ -1,4 +1,4 @@
-"""Train from Python or a notebook, just as the command line does."""
+"""Train and test from Python or a notebook, just as the command line does."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from jade.config import Sources, load
 from jade.errors import ConfigError, suggest
 from jade.finished_run import FinishedRun
 from jade.left_run import continue_run
+from jade.loaded_run import load_run
 from jade.loggers.base import Logger
 from jade.origin import Origin
 from jade.overrides import Override
@@ -17,6 +18,9 @@ from jade.run import Circumstances, execute
 from jade.run_dir import INTERRUPTED
 from jade.schedule import parse_amount
 from jade.settings import FIELDS
+from jade.tester.request import Asked, read_given, read_requests
+from jade.tester.single import FinishedTest, RunTest
+from jade.tester.target import choose_name, find_target
 
 
 def train(  # noqa: PLR0913 - each is a part of the configuration
@@ -96,6 +100,69 @@ def resume(
         arguments=continue_run(directory, arguments, limits), environ=dict(os.environ)
     )
     return _run(sources, circumstances)
+
+
+def test(  # noqa: PLR0913 - each is a part of what is asked for
+    run: str | Path,
+    *,
+    data: Mapping[str, Any] | str | Path | None = None,
+    eval: Mapping[str, Any] | str | Path | None = None,  # noqa: A002 - the section's name
+    config: str | Path | Sequence[str | Path] = (),
+    overrides: Mapping[str, Any] | None = None,
+    checkpoint: str | int | Path | None = None,
+    repeat: int | None = None,
+    seed: int | None = None,
+    max_test_episodes: int | None = None,
+    tag: str | None = None,
+    device: str | None = None,
+    trust_code: bool = False,
+) -> FinishedTest:
+    """Test a run, just as ``jade test`` does: take its evaluations of one of its checkpoints.
+
+    Args:
+        run: Its directory, its id, one of its checkpoints, or a reference to a run on W&B.
+        data: Descriptions of datasets, or their file, in the place of those of the run.
+        eval: Descriptions of evaluations, or their file, instead of those of the run.
+        config: Files with sections and options of tests; the later one wins.
+        overrides: Dotted keys and values, such as ``{"data.test.params.split": "valid"}``.
+        checkpoint: ``best``, ``last``, an iteration or a file; None means best, else last.
+        repeat: How often to measure, each time with another seed.
+        seed: Of the first repetition; None derives one from that of the run, -1 draws one.
+        max_test_episodes: How many batches each evaluation sees at most.
+        tag: The end of the name of the test's directory.
+        device: Where the networks go; None means ``$DEVICE``, else the best that is there.
+        trust_code: As for ``jade.load_run``.
+
+    Raises:
+        ConfigError: Something does not fit; nothing was written.
+        TrainingError: An evaluation has failed; ``summary.json`` of the test says so, too.
+    """
+    given = {"data": data, "eval": eval}
+    options = {
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "repeat": repeat,
+        "seed": seed,
+        "max_test_episodes": max_test_episodes,
+        "tag": tag,
+    }
+    files = {f"{k}_conf": str(v) for k, v in given.items() if isinstance(v, (str, Path))}
+    configs = [config] if isinstance(config, (str, Path)) else config
+    asked = Asked(
+        options=read_given(options, "argument {}="),
+        files={**files, "config": [str(path) for path in configs]},
+        sections={key: value for key, value in given.items() if isinstance(value, Mapping)},
+        overrides=[Override(k, v, Origin("overrides=")) for k, v in (overrides or {}).items()],
+        environ=dict(os.environ),
+    )
+    requests = read_requests(asked)
+    if len(requests) > 1:
+        raise ConfigError("multi_tests are for jade test: call jade.test() for each of them.")
+    target = find_target(run)
+    loaded = load_run(target.run, trust_code=trust_code)
+    finished = RunTest(loaded, target.fill_in(requests[0]), choose_name(device)).execute()
+    if finished.error is not None:
+        raise finished.error
+    return finished
 
 
 def _as_overrides(

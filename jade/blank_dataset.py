@@ -1,7 +1,7 @@
 """Stand for a dataset that nobody wants to read: it knows its class and what a sample looks like.
 
 A class says what its samples look like by ``example_sample``: one sample, or a class method that
-takes the parameters of the constructor and returns one. The numbers in it do not matter::
+takes some parameters of the constructor and returns one. The numbers in it do not matter::
 
     class Pictures(Dataset):
         example_sample = {"x": torch.zeros(1, 28, 28), "y": torch.tensor(0)}
@@ -9,7 +9,7 @@ takes the parameters of the constructor and returns one. The numbers in it do no
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -60,8 +60,14 @@ class BlankDataset(Dataset[Any]):
         declared = getattr(self._target, EXAMPLE, None)
         if declared is None:
             self._refuse(f"a sample ({self._target.__name__} has no {EXAMPLE})")
-        sample = declared(**self._params) if callable(declared) else declared
+        sample = declared(**self._params_for(declared)) if callable(declared) else declared
         return move(sample, self._device)
+
+    def _params_for(self, declared: Callable[..., Any]) -> dict[str, Any]:
+        """Choose the parameters that a class method asks for."""
+        wanted = inspect.signature(declared).parameters
+        takes_all = any(item.kind is item.VAR_KEYWORD for item in wanted.values())
+        return {k: value for k, value in self._params.items() if takes_all or k in wanted}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

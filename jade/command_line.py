@@ -84,11 +84,19 @@ def _join_files(overrides: list[Override]) -> list[Override]:
 def _read(name: str, value: Any) -> Any:
     """Read the text of a flag; what is text by type stays as it was typed."""
     if isinstance(value, list):
-        return [item for text in value for item in text.split(",")] if name == "tags" else value
+        return [item for text in value for item in _read_items(name, text)]
     is_text = str in (TYPES[name], *typing.get_args(TYPES[name]))
     if is_text or typing.get_origin(TYPES[name]) is typing.Literal:
         return None if value in ("null", "None") else value
     return parse_value(value)
+
+
+def _read_items(name: str, text: str) -> list[Any]:
+    """Read one use of a flag that takes a list; an agent passes the whole list as Python has it."""
+    if text.startswith("[") and text.endswith("]"):
+        items = parse_value(text)
+        return items if isinstance(items, list) else [items]
+    return text.split(",") if name == "tags" else [text]
 
 
 def _read_rest(tokens: list[str]) -> Iterator[Override]:

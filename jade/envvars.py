@@ -32,6 +32,12 @@ def has_variables(value: Any) -> bool:
     return isinstance(value, str) and VARIABLE.search(value) is not None
 
 
+def names_in(text: str) -> set[str]:
+    """Return the names of the variables that a text refers to."""
+    found = {match["name"] or match["braced"] for match in VARIABLE.finditer(text)}
+    return {name for name in found if name}
+
+
 def expand_text(text: str, environ: Mapping[str, str]) -> tuple[Expanded, list[str]]:
     """Replace the variables of a text; also return the names that are not set."""
     missing: list[str] = []

@@ -40,6 +40,8 @@ class Evaluation:
         self.datasets = datasets
         # A rehearsal measures this many batches only; None means all.
         self.max_batches: int | None = None
+        # Told of each batch: how many samples it has, and the mean of each metric over them.
+        self.on_batch: Callable[[int, dict[str, float]], None] | None = None
         self._stored: list[str] = []
 
     def initialize(self, **params: Any) -> None:
@@ -202,9 +204,12 @@ class DatasetEvaluation(Evaluation):
             size = count(batch)
             result = self.evaluate_batch(batch)
             named = result if isinstance(result, Mapping) else {"": result}
-            for key, value in named.items():
-                totals.setdefault(key, []).extend(self._summands(key, value, size))
+            summands = {key: self._summands(key, value, size) for key, value in named.items()}
+            for key, values in summands.items():
+                totals.setdefault(key, []).extend(values)
                 counts[key] = counts.get(key, 0) + size
+            if self.on_batch is not None:
+                self.on_batch(size, {self._label(k): _sum(v) / size for k, v in summands.items()})
         if not counts:
             raise TrainingError(f"The evaluation {self.name!r} got no data: is its dataset empty?")
         means = {key: _sum(values) / counts[key] for key, values in totals.items()}

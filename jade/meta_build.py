@@ -35,7 +35,7 @@ WITHOUT_DEVICE = re.compile(r"\bCUDA\b|NVIDIA|\bMPS\b|\bXPU\b|not compiled with"
 # What a trainer may find on another machine.
 ELSEWHERE = (MissingDataError, OSError, ImportError)
 NUMERIC = (RuntimeError, TypeError, ValueError)
-NUMBER = re.compile(r"\d+(\.\d+)?")
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class MetaBuilder:
         again = _Attempt(attempt.resolved, CPU, with_metrics=attempt.with_metrics)
         with _quietly():
             again.run()
-        if again.error is None:
+        if again.error is None or not attempt.is_like(again):
             verdict: Failure | str = f"{attempt.stage}: it only fails without numbers"
         else:
             verdict = again.excuse() or again.failure()
@@ -246,6 +246,12 @@ class _Attempt:
         if any(blank.was_measured for blank in self._blanks):
             return f"{self.stage}: the size of a dataset is needed ({text})"
         return None
+
+    def is_like(self, other: "_Attempt") -> bool:
+        """Tell whether two errors are the same one: of one kind, or from one line."""
+        place = _place(self.error)
+        same_place = place is not None and place == _place(other.error)
+        return type(self.error) is type(other.error) or same_place
 
     def failure(self) -> Failure:
         """Render the error, with the line of the user's own code."""

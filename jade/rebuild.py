@@ -1,6 +1,7 @@
 """Build the datasets and the trainer of a stored configuration again, also without its data."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from jade.envvars import exported, read_environment
 from jade.errors import ConfigError
 from jade.fence import Fence
 from jade.missing_dataset import MissingDataset
-from jade.resolve import resolve, resolve_one
+from jade.resolve import Resolved, resolve, resolve_one
 from jade.seeding import isolated_rng
 from jade.trainer import Trainer
 from jade.user_modules import ModuleSet
@@ -27,6 +28,14 @@ from jade.user_modules import ModuleSet
 DECISIVE = ("modules", "arch_impl", "stop_on_nan", "seed")
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A trainer, and datasets that say what is wrong when they cannot be built here."""
+
+    trainer: Trainer
+    datasets: LazyComponents
 
 
 class Rebuilder:
@@ -50,7 +59,8 @@ class Rebuilder:
     ) -> None:
         values = {key: config[key] for key in DECISIVE if config.get(key) is not None}
         # Nothing is going to be trained, but a configuration has to say how long.
-        values |= {"epochs": 0, "model": config["model"], "data": config.get("data") or {}}
+        sections = {name: config.get(name) or {} for name in ("data", "eval")}
+        values |= {"epochs": 0, "model": config["model"], **sections}
         env_file = config.get("env_file")
         environ = read_environment(os.environ, env_file if _is_usable(env_file, fence) else None)
         self._configuration = Configuration(
@@ -67,19 +77,34 @@ class Rebuilder:
 
     def build_dataset(self, name: str) -> Any:
         """Build a dataset; what is wrong with another one does not matter."""
-        with self._surroundings():
+        with self.surroundings():
             return resolve_one(self._configuration, ("data", name)).build()
 
     def build_trainer(self, device: torch.device, datasets: LazyComponents) -> Trainer:
         """Build the trainer by its own ``initialize``; random numbers outside stay as they are."""
         torch_startup.defer_dynamo()
         available = _Available(datasets, self._sizes)
-        with self._surroundings(), isolated_rng(self._seed):
+        with self.surroundings(), isolated_rng(self._seed):
             resolved = resolve(self._configuration, sections=("model",))
             return assemble(resolved, device, self._seed, available).trainer
 
+    def resolve(self, change: Callable[[Configuration], Configuration]) -> Resolved:
+        """Check the whole configuration, with what somebody changes in it."""
+        with self.surroundings():
+            return resolve(change(self._configuration), sections=("model", "data", "eval"))
+
+    def build(self, resolved: Resolved, device: torch.device) -> "Rebuilt":
+        """Build the trainer and the datasets of what ``resolve`` has returned."""
+        torch_startup.defer_dynamo()
+        datasets = Datasets(resolved.data, self._seed)
+        available = _Available(datasets, self._sizes)
+        with self.surroundings(), isolated_rng(self._seed):
+            only = dataclasses.replace(resolved, evaluations={})
+            return Rebuilt(assemble(only, device, self._seed, available).trainer, datasets)
+
     @contextlib.contextmanager
-    def _surroundings(self) -> Iterator[None]:
+    def surroundings(self) -> Iterator[None]:
+        """Have the variables and classes of the configuration in place."""
         in_use = self._modules.in_use() if self._modules else contextlib.nullcontext()
         with exported(self._configuration.environ), in_use, self._advised():
             yield

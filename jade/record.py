@@ -175,6 +175,10 @@ class Record:
             provenance.place_code(files, Path.cwd(), roots), roots, resolved.architecture_file
         )
 
+    def make_status(self, status: str, **details: Any) -> dict[str, Any]:
+        """Say how the run stands, as ``write_status`` would record it."""
+        return self.directory.make_status(status, **self._constant, **_finite(details))
+
     def write_status(self, status: str, **details: Any) -> None:
         """Record how the run stands."""
         self.directory.write_status(status, **self._constant, **_finite(details))

@@ -26,6 +26,7 @@ from jade.left_run import Left, as_limits, find_changes, find_unfinished, is_sam
 from jade.lock import RunLock
 from jade.loggers.base import Logger, LoggerGroup
 from jade.loggers.relay import RelayProcess
+from jade.loggers.wandb_account import resolve_mode
 from jade.loop import Ending, TrainingLoop
 from jade.progress import ProgressLine
 from jade.provenance import Provenance
@@ -175,6 +176,8 @@ def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:
     run_id = resolved.configuration.environ.get("WANDB_RUN_ID")
     if run_id:
         directory = RunDir(root / run_id)
+        if resolved.configuration.is_requeued:
+            _fetch(run_id, resolved, root)
         if not directory.config.is_file():
             return None
         if not is_same(load_config(directory), resolved.frozen):
@@ -183,6 +186,15 @@ def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:
             )
         return directory
     return find_unfinished(root, resolved.frozen)
+
+
+def _fetch(run_id: str, resolved: Resolved, root: Path) -> None:
+    """Fetch a run that another machine may have begun, or gone on with."""
+    from jade.remote.adoption import fetch_run
+
+    environ = resolved.configuration.environ
+    if resolve_mode(resolved.settings.wandb, environ) == "online":
+        fetch_run(run_id, environ, root)
 
 
 def _adapt(resolved: Resolved, left: Left, additional: str | None) -> Left:

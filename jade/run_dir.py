@@ -1,5 +1,6 @@
 """Spell every path of a run, create its directory, and keep its status."""
 
+import itertools
 import json
 import os
 import re
@@ -24,6 +25,9 @@ STOPPED = "stopped"
 PERIODIC = re.compile(r"checkpoint_(\d+)\.pt")
 # What W&B takes as a run id, as far as it can be the name of a directory.
 RUN_ID = re.compile(r"\w[\w.\-]*")
+# What a test can be called by, behind its time.
+TAG = re.compile(r"[\w.\-]+")
+TESTS = "test_"
 
 
 def new_run_id() -> str:
@@ -135,6 +139,35 @@ class RunDir:
             newest[picture.parent] = picture
         return list(newest.values())
 
+    def tests(self) -> "list[RunTestDir]":
+        """List the tests of the run, oldest first."""
+        names = [path.name for path in self.root.glob(f"{TESTS}*") if path.is_dir()]
+        return [RunTestDir(self.root / name) for name in sorted(names)]
+
+    def create_test(self, tag: str | None = None) -> "RunTestDir":
+        """Create the directory of a new test, beside all older ones."""
+        if tag is not None and not TAG.fullmatch(tag):
+            raise ConfigError(
+                f"tag: {tag!r} cannot be a part of the name of a directory: use letters, digits, "
+                "'-', '_' and '.'."
+            )
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        ending = f"_{tag}" if tag else ""
+        for number in itertools.count(1):
+            name = f"{stamp}-{number}" if number > 1 else stamp
+            directory = RunTestDir(self.root / f"{TESTS}{name}{ending}")
+            try:
+                directory.root.mkdir()
+            except FileExistsError:
+                # Another one has begun in the same second.
+                continue
+            except OSError as error:
+                raise ConfigError(
+                    f"The run {self.root} cannot get a directory for its test: {error.strerror}."
+                ) from error
+            return directory
+        raise AssertionError("there is always another number")
+
     @classmethod
     def create(cls, experiments_root: Path, run_id: str | None = None) -> "RunDir":
         """Create the directory of a new run; the id is drawn when none is given."""
@@ -166,21 +199,68 @@ class RunDir:
             ) from error
         return directory
 
-    def write_status(self, status: str, **details: Any) -> None:
-        """Record the state of the run with its process and host."""
-        record = {
+    def make_status(self, status: str, **details: Any) -> dict[str, Any]:
+        """Say how the run stands now, with its process and host."""
+        return {
             "status": status,
             "updated": time.time(),
             "pid": os.getpid(),
             "host": socket.gethostname(),
             **details,
         }
+
+    def write_status(self, status: str, **details: Any) -> None:
+        """Record the state of the run with its process and host."""
+        record = self.make_status(status, **details)
         write_whole(self.status_file, (json.dumps(record, indent=1) + "\n").encode())
 
     def read_status(self) -> Mapping[str, Any]:
         """Read what ``write_status`` recorded."""
         record: Mapping[str, Any] = json.loads(self.status_file.read_text())
         return record
+
+
+@dataclass(frozen=True)
+class RunTestDir:
+    """Where one test of a run keeps its files."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yml"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "test.log"
+
+    @property
+    def statistics(self) -> Path:
+        """One row for each batch of each evaluation."""
+        return self.root / "test_statistics.csv"
+
+    @property
+    def aggregated(self) -> Path:
+        """One row for each metric."""
+        return self.root / "test_set_agg_statistics.csv"
+
+    @property
+    def summary(self) -> Path:
+        """How the test has ended; without it, it has not, or was killed."""
+        return self.root / "summary.json"
+
+    def pictures_of(self, repetition: int) -> RunDir:
+        """Return what spells the paths of the pictures of a repetition."""
+        return RunDir(self.root) if repetition == 1 else _Repetition(self.root, repetition)
+
+
+@dataclass(frozen=True)
+class _Repetition(RunDir):
+    number: int
+
+    @property
+    def evaluations(self) -> Path:
+        return super().evaluations / f"repetition_{self.number}"
 
 
 def check_writable(experiments_root: Path) -> None:

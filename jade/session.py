@@ -253,7 +253,10 @@ class Session:
             counters = _counters(self._trainer)
         details = {"reason": reason, "exit_code": exit_code, **counters, **standing}
         if self._publisher is not None:
-            self._put_on_record("copy", lambda _: self._published.publish_end(details))
+            self._put_on_record(
+                "copy",
+                lambda record: self._published.publish_end(record.make_status(status, **details)),
+            )
         self._loggers.finish(exit_code)
         if self._publisher is not None:
             self._put_on_record("copy", lambda _: self._published.clean_up())

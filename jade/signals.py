@@ -14,6 +14,8 @@ WATCHED = tuple(
     if hasattr(signal, name)
 )
 EXIT_PREEMPTED, EXIT_INTERRUPTED = 75, 130
+# Set in the trials of an agent, which passes on to them what it gets itself.
+AGENT = "JADE_AGENT"
 # What a run is said to be stopped by, until somebody knows better.
 SIGNAL = "a signal"
 WISH = "the wish of W&B"
@@ -93,6 +95,10 @@ class SignalWatch:
         if self.received is not None and self._is_own_request:
             # Somebody else has the same wish; it is being fulfilled.
             self._is_own_request = False
+            return
+        if self.received is not None and AGENT in os.environ and number != signal.SIGINT:
+            # A job that ends signals all its processes, and the agent then passes that on. Whoever
+            # is in a hurry tells the agent, which does not ask twice.
             return
         if self.received is not None:
             self._restore()

@@ -20,6 +20,8 @@ from jade.sweep import Point, Sweep, sample_of, telling_points
 # A larger grid is checked at some of its points only, unless more are asked for.
 LARGEST_GRID = 2000
 DEFAULT_SAMPLES = 50
+# What decides how a trainer is built.
+DECISIVE = ("modules", "arch_impl", "model", "data", "eval")
 # So many points are enough to see what they have in common.
 MAX_LISTED = 3
 
@@ -49,6 +51,7 @@ class SweepReport:
     Attributes:
         num_points: How many points were checked.
         is_whole: Whether these are all points of the sweep.
+        num_impossible: How many of them cannot run.
         problems: What keeps points, or the whole sweep, from running.
         notes: What is odd.
         untried: What could not be tried, and how many points that concerns.
@@ -58,6 +61,7 @@ class SweepReport:
 
     num_points: int = 0
     is_whole: bool = False
+    num_impossible: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     untried: dict[str, int] = field(default_factory=dict)
@@ -123,6 +127,7 @@ class _SweepCheck:
         self._impossible: dict[str, Impossible] = {}
         self._report = SweepReport(notes=list(sweep.notes))
         self._knows_metrics = False
+        self._built: dict[str, Built] = {}
 
     def run(self, num_samples: int | None, on_point: Callable[[int], None]) -> SweepReport:
         report = self._report
@@ -131,6 +136,8 @@ class _SweepCheck:
             on_point(number)
             report.num_points += 1
             self._check(point)
+        blamed = [point for each in self._impossible.values() for point in each.points]
+        report.num_impossible = len({id(point) for point in blamed})
         report.problems += [each.describe(report.num_points) for each in self._impossible.values()]
         return report
 
@@ -142,8 +149,7 @@ class _SweepCheck:
                 self._blame(text, text, point)
             return
         wants_metrics = self._sweep.metric is not None and not self._knows_metrics
-        with exported(resolved.configuration.environ):
-            built = self._builder.build(resolved, with_metrics=wants_metrics)
+        built = self._build(resolved, with_metrics=wants_metrics)
         self._report.add_size(built.num_parameters)
         for reason in built.untried:
             self._report.untried[reason] = self._report.untried.get(reason, 0) + 1
@@ -152,6 +158,15 @@ class _SweepCheck:
         elif wants_metrics:
             self._knows_metrics = True
             self._check_metric(resolved, built)
+
+    def _build(self, resolved: Resolved, *, with_metrics: bool) -> Built:
+        """Build what a point describes; points that differ only in the seed or the like, once."""
+        parts = {key: resolved.expanded.get(key) for key in DECISIVE}
+        key = repr((parts, with_metrics))
+        if key not in self._built:
+            with exported(resolved.configuration.environ):
+                self._built[key] = self._builder.build(resolved, with_metrics=with_metrics)
+        return self._built[key]
 
     def _blame(self, sort: str, reason: str, point: Point) -> None:
         self._impossible.setdefault(sort, Impossible(reason)).points.append(point)

@@ -1,5 +1,6 @@
 """Read YAML into plain values, and remember the file and line of each of them."""
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -241,6 +242,8 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar(TEXT, text, style=style)
 
 
+# The same names and texts are written again and again, each time at the cost of a whole parser.
+@functools.lru_cache(maxsize=4096)
 def _differs_in_yaml_1_1(text: str) -> bool:
     """Tell whether other readers of the file would take the bare text for something else."""
     try:

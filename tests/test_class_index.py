@@ -208,3 +208,14 @@ def test_place_is_shown_relative_to_the_working_directory(index):
 
     assert place.path.is_absolute()
     assert str(place) == f"{Path('modules/data/points.py')}:6"
+
+
+def test_remembered_classes_are_looked_for_once(project):
+    from jade.class_index import RememberedClasses
+
+    index = RememberedClasses([project.root / "modules"])
+    first = index.find("Points")
+    project.write("modules/data/points.py", "class Points: pass\n")
+    assert index.find("Points") is first
+    # Whoever looks anew finds the edited class.
+    assert ClassIndex([project.root / "modules"]).find("Points") is not first

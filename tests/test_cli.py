@@ -486,7 +486,7 @@ def test_version_is_told(capsys):
     ("tokens", "text"),
     [
         (["trian"], "There is no command 'trian'. Did you mean 'train'?"),
-        (["--epochs=3"], "Which command? Known: check, config,"),
+        (["--epochs=3"], "Which command? Known: agent, analyze,"),
     ],
 )
 def test_wrong_command_is_refused(capsys, tokens, text):

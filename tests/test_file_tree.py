@@ -109,3 +109,14 @@ def test_merging_forgets_the_origin_of_what_was_pushed_out():
     assert ("model", "params", "x") not in base.origins
     assert ("model", "layers", 1) not in base.origins
     assert base.origins[("model", "params", "y")] == Origin("two.yml", 2)
+
+
+def test_remembered_trees_are_read_once_and_given_out_as_copies(tmp_path):
+    from jade.file_tree import RememberedTrees
+
+    path = tmp_path / "a.yml"
+    path.write_text("a: {b: 1}\n")
+    load = RememberedTrees()
+    load(path).values["a"]["b"] = 2
+    path.write_text("a: {b: 3}\n")
+    assert load(path).values == {"a": {"b": 1}}

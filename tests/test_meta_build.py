@@ -18,6 +18,9 @@ TRAINER = """
             {initialize}
             self.train_loader = DataLoader(self.datasets["train"], batch_size, shuffle=True)
 
+        def fail(self):
+            raise KeyError("b")
+
         def train_step(self, data):
             loss = ((self.net(data["x"]) - data["y"]) ** 2).mean()
             {step}
@@ -57,7 +60,8 @@ def test_everything_is_tried_where_samples_are_declared(check):
 def test_samples_may_depend_on_the_parameters(check):
     code, text = check(
         example="""    @classmethod
-    def example_sample(cls, n, seed):
+    def example_sample(cls, seed):
+        assert seed == 0
         return {"x": torch.zeros(2), "y": torch.zeros(1)}
 """
     )
@@ -76,7 +80,7 @@ def test_samples_may_depend_on_the_parameters(check):
         ("self.net.missing", "pass", "AttributeError: 'Net' object has no attribute 'missing'"),
         ("torch.optim.SGD([], lr=lr)", "pass", "ValueError: optimizer got an empty parameter list"),
         ("self.opt = torch.optim.SGD(self.net.parameters(), lr=-1.0)", "pass", "Invalid learning"),
-        ("pass", "loss = loss + data['z'].mean()", "KeyError: 'z' (modules/models/line.py:17)"),
+        ("pass", "loss = loss + data['z'].mean()", "KeyError: 'z' (modules/models/line.py:20)"),
         ("pass", "loss = self.net(data['y'])", "cannot be multiplied"),
         ("pass", "loss = self.net(data['x'])", "takes a number or a tensor with one element"),
         ("raise NotImplementedError('later')", "pass", "NotImplementedError: later"),
@@ -94,7 +98,7 @@ def test_failure_that_a_run_would_have_is_found(check, initialize, step, text):
     ("initialize", "step", "text"),
     [
         ("pass", "print(loss.item())", "no batch is passed to the end: numbers are needed"),
-        ("pass", "assert loss > 0", "numbers are needed (modules/models/line.py:17)"),
+        ("pass", "assert loss > 0", "numbers are needed (modules/models/line.py:20)"),
         ("torch.linspace(0, 1, 3).tolist()", "pass", "the networks are not built to the end"),
         ("self.net.layer.weight.detach().numpy()", "pass", "numbers are needed"),
         ("open('weights.pt')", "pass", "FileNotFoundError: [Errno 2]"),
@@ -109,6 +113,11 @@ def test_failure_that_a_run_would_have_is_found(check, initialize, step, text):
         ("torch.zeros(1).to('cuda:99')", "pass", "the networks are not built"),
         (
             "if self.net.layer.weight.device.type == 'meta': raise ValueError('where am I?')",
+            "pass",
+            "it only fails without numbers",
+        ),
+        (
+            "if self.net.layer.weight.is_meta: raise ValueError('a')\n            self.fail()",
             "pass",
             "it only fails without numbers",
         ),

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_shell(text: str, folder: Path) -> None:
+def run_shell(text: str, folder: Path, look: Callable[[], None]) -> None:
     """Run the commands of a block; installing and testing is only rehearsed from within a test."""
     for command in text.replace("\\\n", " ").splitlines():
         if not command.strip() or command.startswith("#"):
@@ -66,10 +67,14 @@ def run_shell(text: str, folder: Path) -> None:
         rehearsed = re.sub(r"^make ", "make -n ", command)
         result = run(["bash", "-c", rehearsed], folder)
         assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+        look()
 
 
 @pytest.mark.slow
-def test_readme_blocks_run_as_a_newcomer_would_run_them(checkout):
+def test_readme_blocks_run_as_a_newcomer_would_run_them(
+    checkout, wandb_server, tmp_path, monkeypatch
+):
+    """Up to the section on sweeps without W&B; from there on with an account."""
     readme = blocks(ROOT / "README.md")
     for block in readme:
         if block.file_name is not None:
@@ -79,15 +84,26 @@ def test_readme_blocks_run_as_a_newcomer_would_run_them(checkout):
     commands = [block for block in readme if block.file_name is None]
     assert {block.language for block in commands} == {"bash", "python"}
     for block in commands:
+        if "jade sweep push" in block.text:
+            for name, value in wandb_server.environ(tmp_path / "account").items():
+                monkeypatch.setenv(name, value)
         if block.language == "bash":
-            run_shell(block.text, checkout)
+            run_shell(block.text, checkout, lambda: note_sweep(wandb_server, monkeypatch))
         else:
             result = run([sys.executable, "-c", block.text], checkout)
             assert result.returncode == 0, f"README.md:{block.line}\n{result.stderr}"
+    (sweep,) = wandb_server.sweeps.values()
+    assert [wandb_server.runs[name].state for name in sweep.runs] == ["finished"] * 4
     kept = sorted((checkout / "experiments").iterdir())
     # One run of the example, two and one of the classifier, one from Python, one that may be queued
-    # again, one from the weights of another; the rehearsal is gone.
-    assert len(kept) == 7
+    # again, one from the weights of another, four of the sweep; the rehearsal is gone.
+    assert len(kept) == 11
+
+
+def note_sweep(server, monkeypatch):
+    """Do what the reader does: copy the id that was printed."""
+    for sweep in server.sweeps.values():
+        monkeypatch.setenv("SWEEP", f"{sweep.entity}/{sweep.project}/{sweep.id}")
 
 
 def test_make_targets_of_the_readme_exist(checkout):

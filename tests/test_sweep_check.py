@@ -114,6 +114,19 @@ def test_every_point_of_a_grid_is_checked(check):
     assert "2 points checked (all)" in text
 
 
+def test_points_that_differ_in_the_seed_are_built_once(project, check):
+    path = project.root / "modules/models/line.py"
+    source = path.read_text()
+    body = next(text for text in source.splitlines() if "self.net = self" in text)
+    indent = body[: len(body) - len(body.lstrip())]
+    path.write_text(source.replace(body, f"{indent}open('built', 'a').write('x')\n{body}"))
+    code, text = check("seed", "{values: [1, 2, 3]}", method="grid", metric="Error")
+    assert code == 0, text
+    assert "3 points checked" in text
+    # Once with the names of metrics, once without.
+    assert (project.root / "built").read_text() == "xx"
+
+
 def test_large_grid_is_checked_at_some_points(check):
     code, text = check(method="grid", spec="{min: 1, max: 1000000}", flags=["--samples", "3"])
     assert code == 0, text
@@ -128,7 +141,7 @@ def test_impossible_points_are_listed_with_the_reason(heads, check):
         method="grid",
     )
     assert code == 2
-    assert "9 points checked (all); networks of 17 to 33 parameters" in text
+    assert "9 points checked (all); 3 cannot run; networks of 17 to 33 parameters" in text
     assert (
         "ValueError: 3 heads do not divide a width of 4 (modules/architectures/small.py:9)\n"
         "  3 points:\n"

@@ -353,6 +353,19 @@ def test_faults_delay_but_lose_nothing(wandb_online, wandb):
     assert served.num_uploads["model.pt"] == 1
 
 
+@pytest.mark.slow
+def test_a_run_that_a_test_leaves_behind_does_not_hold_up_the_next_one(tmp_path):
+    test = """
+        def test_it(wandb_online):
+            import wandb
+
+            run = wandb.init(id="one")
+            wandb_online.faults.fail(500)
+            run.log({"loss": 1})
+    """
+    assert "1 passed" in pytest_says(tmp_path, test)
+
+
 def test_another_key_is_refused(wandb_online, wandb, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
 
@@ -409,12 +422,22 @@ def test_what_is_unknown_is_noted_and_fails_the_test_that_asked(tmp_path):
             ask(server, "Telepathy")
     assert "Telepathy" in server.unknown[0]
 
-    test = tmp_path / "test_it.py"
-    test.write_text("def test_it(wandb_server):\n    wandb_server.unknown.append('Telepathy')\n")
+    test = """
+        def test_it(wandb_server):
+            wandb_server.unknown.append('Telepathy')
+    """
+    assert "1 passed, 1 error" in pytest_says(tmp_path, test)
+
+
+def pytest_says(folder, test):
+    """Run a test in a process of its own, with the fixtures of W&B only."""
+    (folder / "test_it.py").write_text(textwrap.dedent(test))
     command = [sys.executable, "-m", "pytest", "-p", "wandb_fixtures", "-p", "no:cacheprovider"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    ended = subprocess.run([*command, test], env=env, capture_output=True, text=True, cwd=tmp_path)
-    assert "1 passed, 1 error" in ended.stdout
+    ended = subprocess.run(
+        [*command, "test_it.py"], env=env, cwd=folder, capture_output=True, text=True, timeout=100
+    )
+    return ended.stdout
 
 
 TRIAL = """

@@ -7,8 +7,13 @@ COMMANDS = {
     "verify-resume": "kill and resume a training, and see whether it ends the same bit by bit",
     "check": "check a configuration, or a whole sweep, without running anything",
     "sweep": "register a sweep with W&B: jade sweep push FILE",
+    "doctor": "examine your W&B account, this machine and configurations, and say what to do",
+    "agent": "run the trials of a W&B sweep on this machine",
+    "test": "test a run, or all runs below a folder, and keep the results beside them",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",
+    "sync": "bring runs to W&B that were made offline, or whose connection was lost",
     "runs": "list runs: how they stand, how far they are, and how good",
+    "analyze": "compare runs: one table, statistics over repetitions, CSV, LaTeX and a page",
     "show": "show all about one run, with its curves",
 }

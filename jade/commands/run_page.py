@@ -23,6 +23,7 @@ from jade.errors import ConfigError
 from jade.metrics_table import STEP, MetricsTable
 from jade.run_dir import FAILED, FINISHED, PERIODIC, RUNNING, RunDir
 from jade.runs import RunSummary
+from jade.saved_runs import read_json
 from jade.seal import read_iteration
 from jade.timespan import render_age, render_duration
 
@@ -39,6 +40,7 @@ CHART_WIDTH, CHART_HEIGHT, MOST_CHARTS = 46, 5, 8
 LARGE_CHART_HEIGHT = 12
 GAP = "  "
 ERROR_LINES = 12
+MOST_TESTED = 4
 NOT_METRICS = (STEP, "epoch")
 
 
@@ -83,6 +85,7 @@ class RunPage:
             self._charts(),
             self._pictures(),
             self._checkpoints(),
+            self._tests(),
             self._error(),
             self._how_to_go_on(),
         ]
@@ -110,9 +113,9 @@ class RunPage:
                 break_on_hyphens=False,
             )
             for number, line in enumerate(lines):
-                yield _labelled("" if number else label, line)
-        yield _labelled("progress", "").append_text(self._progress())
-        yield _labelled("time", self._times())
+                yield labelled("" if number else label, line)
+        yield labelled("progress", "").append_text(self._progress())
+        yield labelled("time", self._times())
 
     def _description(self) -> dict[str, str]:
         """Say what is trained, as the configuration of the run says."""
@@ -207,7 +210,7 @@ class RunPage:
 
     def _pictures(self) -> "Iterator[Text]":
         for picture in self._directory.pictures():
-            yield _labelled("picture", str(picture))
+            yield labelled("picture", str(picture))
 
     def _checkpoints(self) -> "Iterator[Text]":
         for path in sorted(self._directory.checkpoints.glob("*.pt"), key=_checkpoint_order):
@@ -220,7 +223,23 @@ class RunPage:
             iteration = read_iteration(path)
             at = "damaged" if iteration is None else f"iteration {iteration}"
             age = render_age(time.time() - stat.st_mtime)
-            yield _labelled("checkpoint", f"{kind:<10}{at:<19}{_size(stat.st_size):>8}{GAP}{age}")
+            yield labelled(
+                "checkpoint", f"{kind:<10}{at:<19}{render_size(stat.st_size):>8}{GAP}{age}"
+            )
+
+    def _tests(self) -> "Iterator[Text]":
+        """List the tests of the run, with what they have measured."""
+        for directory in self._directory.tests():
+            found = read_json(directory.summary)
+            measured = found.get("metrics")
+            numbers = measured.items() if isinstance(measured, Mapping) else ()
+            shown = "".join(
+                f"{GAP}{name} {render_number(value)}"
+                for name, value in list(numbers)[:MOST_TESTED]
+                if isinstance(value, (int, float))
+            )
+            status = str(found.get("status") or "not finished")
+            yield labelled("test", f"{directory.root.name}{GAP}{status}{shown}")
 
     def _error(self) -> "Iterator[Text]":
         """Show the end of what the log says of the failure."""
@@ -231,13 +250,14 @@ class RunPage:
     def _how_to_go_on(self) -> "Iterator[Text]":
         run = self._run
         if self._directory.log.is_file():
-            yield _labelled("log", str(self._directory.log))
+            yield labelled("log", str(self._directory.log))
         has_state = any(self._directory.checkpoints.glob("*.pt"))
         if run.status not in (RUNNING, FINISHED) and has_state:
-            yield _labelled("go on", f"jade resume {shlex.quote(str(run.path))}")
+            yield labelled("go on", f"jade resume {shlex.quote(str(run.path))}")
 
 
-def _labelled(label: str, fact: str) -> "Text":
+def labelled(label: str, fact: str) -> "Text":
+    """Render a fact behind its label."""
     from rich.text import Text
 
     return Text.assemble((f"{label:<{LABEL_WIDTH}}", "dim")).append_text(render_text(fact))
@@ -304,7 +324,8 @@ def _checkpoint_order(path: Path) -> tuple[bool, int, str]:
     return kind == "periodic", -(iteration or 0), kind
 
 
-def _size(num_bytes: int) -> str:
+def render_size(num_bytes: int) -> str:
+    """Render a number of bytes."""
     exponent = min(len(str(num_bytes)) - 1, 14) // 3
     return f"{num_bytes / 1000**exponent:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[exponent]}"
 

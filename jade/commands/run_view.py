@@ -4,7 +4,7 @@ import contextlib
 import io
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from jade.progress.status import one_line
@@ -27,6 +27,7 @@ STYLES = {
 # A pipe has no width: nothing in it should be cut.
 ENDLESS = 10_000
 NEVER = "-"
+GAP = "  "
 
 
 def make_console(width: int | None = None) -> "Console":
@@ -93,3 +94,26 @@ def render_text(text: str | None) -> "Text":
     from rich.text import Text
 
     return Text(one_line(text or ""))
+
+
+def columns_width(columns: "Mapping[str, Sequence[Text]]") -> int:
+    """Return how wide a table of these columns is."""
+    return sum(_column_width(name, cells) + len(GAP) for name, cells in columns.items())
+
+
+def _column_width(name: str, cells: "Sequence[Text]") -> int:
+    return max(len(name), *(cell.cell_len for cell in cells))
+
+
+def align_columns(columns: "Mapping[str, Sequence[Text]]") -> "Iterator[Text]":
+    """Yield the header and the rows; a table of rich takes seconds for a thousand of them."""
+    from rich.text import Text
+
+    widths = [_column_width(name, cells) for name, cells in columns.items()]
+    header = [Text(name, style="bold") for name in columns]
+    for row in (header, *zip(*columns.values(), strict=True)):
+        line = Text()
+        for cell, width in zip(row, widths, strict=True):
+            line.append_text(cell).append(" " * (width - cell.cell_len) + GAP)
+        line.rstrip()
+        yield line

@@ -1,14 +1,15 @@
-"""List the runs below a folder."""
+"""List the runs below a folder, or those of a sweep or a project on W&B."""
 
 import argparse
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jade.commands import COMMANDS
 from jade.commands.base import make_parser, parse_all
-from jade.errors import ConfigError, closest, suggest
+from jade.errors import ConfigError, NetworkError, closest, suggest
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 EPILOG = """\
 Statuses: running, finished, failed, crashed (killed, or its machine is gone), preempted,
 interrupted, stopped (by the wish of W&B), unknown. `jade show RUN` tells all about one of them.
+
+On W&B:
+  jade runs entity/project                      the runs of a project
+  jade runs --sweep entity/project/sweep_id     those of a sweep, with the values that it has swept
 """
 SORTED_BY = ("age", "best", "progress", "name")
 # On a terminal that is not that wide, the bar makes room for what cannot be said otherwise.
 BAR_WIDTH, WIDE = 8, 96
 # A reason that gets less room than this says nothing.
 LEAST_REASON = 24
-GAP = "  "
 
 
 def main(tokens: list[str], program: str) -> int:
@@ -32,13 +36,8 @@ def main(tokens: list[str], program: str) -> int:
     arguments = parse_all(_make_parser(program), tokens)
     if arguments is None:
         return 0
-    from jade.runs import default_root, find_runs
-
     statuses = _read_statuses(arguments.status)
-    root = default_root() if arguments.root is None else Path(arguments.root)
-    if arguments.root is not None and not root.is_dir():
-        raise ConfigError(_missing(root))
-    found = find_runs(root)
+    found, place = _find(arguments)
     runs = [run for run in found if run.status in statuses] if statuses else found
     runs = sorted(runs, key=_sort_key(arguments.sort, runs))[: arguments.limit]
     if arguments.json:
@@ -47,8 +46,41 @@ def main(tokens: list[str], program: str) -> int:
         _print_table(runs)
         print(_count(found, runs))
     else:
-        print(_nothing(root, found))
+        print(_nothing(place, found))
     return 0
+
+
+def _find(arguments: argparse.Namespace) -> "tuple[Sequence[RunSummary], str]":
+    """Find the runs that are asked for, and say where they are."""
+    from jade.runs import default_root, find_runs
+
+    if arguments.sweep is not None:
+        if arguments.root is not None:
+            raise ConfigError("ROOT and --sweep exclude each other: a sweep says where it is.")
+        return _find_on_wandb(arguments.sweep, is_sweep=True)
+    root = default_root() if arguments.root is None else Path(arguments.root)
+    if arguments.root is None or root.is_dir():
+        return find_runs(root), f"below {root}"
+    try:
+        return _find_on_wandb(arguments.root, is_sweep=False)
+    except (ConfigError, NetworkError) as error:
+        raise type(error)(f"{_missing(root)} {error}".rstrip()) from error
+
+
+def _find_on_wandb(text: str, *, is_sweep: bool) -> "tuple[Sequence[RunSummary], str]":
+    from jade.envvars import read_environment
+    from jade.remote.client import Client
+    from jade.remote.listing import list_project, list_sweep
+    from jade.remote.reference import parse_project, parse_sweep
+
+    environ = read_environment(os.environ, None)
+    if is_sweep:
+        sweep = parse_sweep(text, environ)
+        return list_sweep(Client(environ), sweep), f"in the sweep {sweep}"
+    project = parse_project(text, environ)
+    if project is None:
+        raise ConfigError("")
+    return list_project(Client(environ), project), f"in the project {project}"
 
 
 def _make_parser(program: str) -> argparse.ArgumentParser:
@@ -57,7 +89,11 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
         "root",
         metavar="ROOT",
         nargs="?",
-        help="the folder to look below (default: $EXPERIMENTS_ROOT, else experiments)",
+        help="the folder to look below (default: $EXPERIMENTS_ROOT, else experiments), or "
+        "entity/project on W&B",
+    )
+    parser.add_argument(
+        "--sweep", metavar="SWEEP", help="the runs of a sweep on W&B: entity/project/sweep_id"
     )
     parser.add_argument(
         "--status", metavar="NAMES", help="only runs with these statuses: failed,crashed"
@@ -116,15 +152,21 @@ def _print_json(runs: Sequence["RunSummary"]) -> None:
 
 
 def _print_table(runs: Sequence["RunSummary"]) -> None:
-    from jade.commands.run_view import is_ascii_only, make_console, print_lines
+    from jade.commands.run_view import (
+        align_columns,
+        columns_width,
+        is_ascii_only,
+        make_console,
+        print_lines,
+    )
 
     console = make_console()
     bar_width = BAR_WIDTH if console.width >= WIDE else 0
     columns = _make_columns(runs, bar_width, ascii_only=is_ascii_only(console))
     reasons = columns.pop("reason", None)
-    if reasons and console.width - _width(columns) >= LEAST_REASON:
+    if reasons and console.width - columns_width(columns) >= LEAST_REASON:
         columns["reason"] = reasons
-    print_lines(console, _align(columns), cut=True)
+    print_lines(console, align_columns(columns), cut=True)
 
 
 def _make_columns(
@@ -143,6 +185,7 @@ def _make_columns(
         "name": [render_text(run.name) for run in runs],
         "status": [render_status(run.status) for run in runs],
         "progress": [render_progress(run, bar_width, ascii_only=ascii_only) for run in runs],
+        **_swept_columns(runs),
         "best or last": [_measure(run) for run in runs],
         "started": [render_text(render_age(run.age_s)) for run in runs],
         "took": [render_text(render_duration(run.duration_s)) for run in runs],
@@ -152,26 +195,23 @@ def _make_columns(
     return {name: cells for name, cells in columns.items() if any(cells)}
 
 
-def _width(columns: "Mapping[str, Sequence[Text]]") -> int:
-    return sum(_column_width(name, cells) + len(GAP) for name, cells in columns.items())
+def _swept_columns(runs: Sequence["RunSummary"]) -> "dict[str, list[Text]]":
+    """Render what a sweep has swept, under names as short as they can be told apart by."""
+    from jade.commands.run_view import render_text
+
+    swept: list[Mapping[str, Any]] = [getattr(run, "swept", {}) for run in runs]
+    keys = list(dict.fromkeys(key for values in swept for key in values))
+    last_parts = Counter(key.rpartition(".")[2] for key in keys)
+    return {
+        key.rpartition(".")[2] if last_parts[key.rpartition(".")[2]] == 1 else key: [
+            render_text(_value(values[key]) if key in values else None) for values in swept
+        ]
+        for key in keys
+    }
 
 
-def _column_width(name: str, cells: "Sequence[Text]") -> int:
-    return max(len(name), *(cell.cell_len for cell in cells))
-
-
-def _align(columns: "Mapping[str, Sequence[Text]]") -> "Iterator[Text]":
-    """Yield the header and the rows; a table of rich takes seconds for a thousand of them."""
-    from rich.text import Text
-
-    widths = [_column_width(name, cells) for name, cells in columns.items()]
-    header = [Text(name, style="bold") for name in columns]
-    for row in (header, *zip(*columns.values(), strict=True)):
-        line = Text()
-        for cell, width in zip(row, widths, strict=True):
-            line.append_text(cell).append(" " * (width - cell.cell_len) + GAP)
-        line.rstrip()
-        yield line
+def _value(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _measure(run: "RunSummary") -> "Text":
@@ -195,10 +235,10 @@ def _count(found: Sequence["RunSummary"], shown: Sequence["RunSummary"]) -> str:
     return f"{runs}{part}: {listed}"
 
 
-def _nothing(root: Path, found: Sequence["RunSummary"]) -> str:
+def _nothing(place: str, found: Sequence["RunSummary"]) -> str:
     if found:
         return f"None of these. {_count(found, found)}"
-    return f"There are no runs below {root} yet. `jade train` starts one."
+    return f"There are no runs {place} yet. `jade train` starts one."
 
 
 def _missing(root: Path) -> str:

@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jade.chart import Point
+    from jade.remote.remote_run import RemoteRun
 
 EPILOG = """\
 RUN is a run directory, an id, the beginning of an id, or "last" for the newest one. Ids are looked
-for below $EXPERIMENTS_ROOT, else below experiments.
+for below $EXPERIMENTS_ROOT, else below experiments. A run on W&B is entity/project/run_id,
+sweep:entity/project/sweep_id:best, or its address.
 """
 LEAST_WIDTH = 40
 
@@ -25,12 +27,28 @@ def main(tokens: list[str], program: str) -> int:
     if arguments is None:
         return 0
     from jade.commands.run_page import RunPage, load_series
-    from jade.runs import find_run
+    from jade.remote.place import find_summary
 
-    run = find_run(arguments.run)
+    run, remote = find_summary(arguments.run)
     series = load_series(run.path)
     RunPage(run, series, _chosen(series, arguments.metric), arguments.width).print()
+    if remote is not None:
+        _print_origin(remote)
     return 0
+
+
+def _print_origin(remote: "RemoteRun") -> None:
+    """Say where on W&B the run is, and which of its checkpoints are there."""
+    from jade.commands.run_page import labelled, render_size
+    from jade.commands.run_view import make_console, print_lines
+
+    lines = [labelled("W&B", f"{remote.url}  {remote.state}")]
+    for name in remote.checkpoint_names():
+        file = remote.describe_checkpoint(name)
+        lines.append(labelled("on W&B", f"{name:<24}{render_size(file.size):>8}  {file.updated}"))
+    if remote.checkpoint_names():
+        lines.append(labelled("go on", f"jade resume {remote.reference}"))
+    print_lines(make_console(), lines, cut=False)
 
 
 def _make_parser(program: str) -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """Check a sweep for a command, and show what was found out about it."""
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,18 @@ def check(
     with importing_for_good():
         from jade.sweep_check import check_sweep
 
-    return check_sweep(sweep, overrides, num_samples)
+    on_point = _count_aloud if sys.stderr.isatty() else lambda _: None
+    try:
+        return check_sweep(sweep, overrides, num_samples, on_point)
+    finally:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def _count_aloud(number: int) -> None:
+    """Show on a terminal how far a check is; a thousand points take half a minute."""
+    if number % 10 == 0:
+        print(f"\r{number:,} points checked", end="", file=sys.stderr, flush=True)
 
 
 def show_report(sweep: "Sweep", report: "SweepReport") -> None:
@@ -37,6 +49,8 @@ def show_report(sweep: "Sweep", report: "SweepReport") -> None:
     print(f"swept: {', '.join(parameter.key for parameter in sweep.parameters)}")
     checked = "all" if report.is_whole else "some"
     shown = [f"{report.num_points:,} points checked ({checked})"]
+    if report.num_impossible:
+        shown.append(f"{report.num_impossible:,} cannot run")
     if report.smallest is not None and report.largest is not None:
         shown.append(f"networks of {_range(report.smallest, report.largest)} parameters")
     print("; ".join(shown))

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from jade.errors import ConfigError
-from jade.loggers import relay
+from jade.loggers import relay, shared_service
 from jade.loggers.base import RunInfo
 from jade.loggers.wandb_logger import WandbLogger
 
@@ -136,6 +136,7 @@ def serve(incoming: int, outgoing: int) -> None:
         os.nice(NICENESS)
     # What training prints is printed here once more, for wandb to see.
     os.environ.setdefault("WANDB_CONSOLE", "wrap")
+    shared_service.adopt()
     # Now: training is importing torch, and has nothing to say yet.
     import wandb
 

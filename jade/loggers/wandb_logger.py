@@ -87,6 +87,11 @@ class WandbLogger(Logger):
         self._first_step = getattr(self._run, "starting_step", 0)
         self._announce()
 
+    @property
+    def url(self) -> str | None:
+        """Where people look at the run; None if it is not online."""
+        return None if self._run is None else self._run.url
+
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         self._record(metrics, step)
         self._uploads.send_due()

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from jade.errors import CheckpointError, ConfigError
+from jade.errors import CheckpointError, ConfigError, NetworkError
 from jade.lock import RunLock, is_held
 from jade.loggers import wandb_account as account
 from jade.remote.client import Client
@@ -25,12 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 def fetch_run(run_id: str, environ: Mapping[str, str], experiments_root: Path) -> RunDir | None:
-    """Fetch a run that a sweep hands out again, and whose directory is not on this machine.
+    """Make sure that a run which a sweep hands out again is here, as far as it has come.
 
     Args:
         run_id: Of the run (``WANDB_RUN_ID``).
         environ: Says in which entity and project it is.
-        experiments_root: Where its directory is made; one that is there is left as it is.
+        experiments_root: Where its directory is made, or is already; another machine may have gone
+            on with it since.
 
     Returns:
         The directory, from which the run can go on; None if W&B has no checkpoint of it.
@@ -41,18 +42,31 @@ def fetch_run(run_id: str, environ: Mapping[str, str], experiments_root: Path) -
         CheckpointError: There are checkpoints, but all of them are damaged.
     """
     directory = RunDir(experiments_root / run_id)
-    if directory.config.is_file():
-        return directory
+    if not directory.config.is_file():
+        return _fetch_new(run_id, environ, experiments_root)
+    try:
+        client, remote = _ask(run_id, environ)
+        _update(client, remote, directory)
+    except (NetworkError, ConfigError) as error:
+        logger.warning("%s What is here is continued.", error)
+    return directory
+
+
+def _ask(run_id: str, environ: Mapping[str, str]) -> tuple[Client, RemoteRun]:
     project = account.project(environ) or NO_PROJECT
     client = Client(environ)
+    return client, RemoteRun(client, RunReference(account.entity(environ), project, run_id))
+
+
+def _fetch_new(run_id: str, environ: Mapping[str, str], root: Path) -> RunDir | None:
     try:
-        remote = RemoteRun(client, RunReference(account.entity(environ), project, run_id))
+        client, remote = _ask(run_id, environ)
     except ConfigError as error:
         logger.info("%s It begins here.", error)
         return None
     if not remote.has("config.yml") or not remote.checkpoint_names():
         return None
-    return _make(client, remote, experiments_root)
+    return _make(client, remote, root)
 
 
 def adopt_run(client: Client, reference: RunReference, root: Path) -> RunDir:

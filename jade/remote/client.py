@@ -40,23 +40,14 @@ class Client:
         self.url = account.base_url(self._environ)
         given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
         self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
-        self._require_login()
+        require_login(self._environ)
         with self.asking("the account"):
             import wandb
 
-            self._api = wandb.Api(
+            self.api = wandb.Api(
                 overrides={"base_url": self.url},
                 timeout=self.timeout_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
-            )
-
-    def _require_login(self) -> None:
-        """Say what is wrong without a question on the terminal, which wandb would ask."""
-        if not account.is_installed():
-            raise ConfigError(f"To ask W&B, the package wandb is needed: {account.INSTALL}.")
-        if not account.is_logged_in(self._environ):
-            raise ConfigError(
-                f"Nobody is logged in to {self.url}: run `wandb login`, or set WANDB_API_KEY."
             )
 
     def complete(self, reference: ProjectReference) -> str:
@@ -64,7 +55,7 @@ class Client:
         if reference.entity:
             return reference.entity
         with self.asking("the account"):
-            entity = self._api.default_entity
+            entity = self.api.default_entity
         if not entity:
             raise ConfigError("The account has no entity of its own: set WANDB_ENTITY.")
         return str(entity)
@@ -73,7 +64,7 @@ class Client:
         """Find a run, as the package wandb has it."""
         path = f"{self.complete(reference)}/{reference.project}/{reference.run_id}"
         with self.asking(f"run {path}"):
-            run = self._api.run(path)
+            run = self.api.run(path)
         _tidy_up(run)
         return run
 
@@ -81,14 +72,14 @@ class Client:
         """Find a sweep, as the package wandb has it."""
         path = f"{self.complete(reference)}/{reference.project}/{reference.sweep_id}"
         with self.asking(f"sweep {path}"):
-            return self._api.sweep(path)
+            return self.api.sweep(path)
 
     def list_runs(self, reference: ProjectReference, sweep_id: str | None = None) -> list[Any]:
         """List the runs of a project or of a sweep, the oldest first."""
         path = f"{self.complete(reference)}/{reference.project}"
         filters = {"sweep": sweep_id} if sweep_id else None
         with self.asking(f"project {path}"):
-            found = list(self._api.runs(path, filters=filters, order="+created_at", lazy=False))
+            found = list(self.api.runs(path, filters=filters, order="+created_at", lazy=False))
         for run in found:
             _tidy_up(run)
         return found
@@ -105,13 +96,13 @@ class Client:
             raise self._explain(error, what) from error
 
     def _explain(self, error: Exception, what: str) -> JadeError:
-        text = _text_of(error)
-        if _status_of(error) in REFUSED or "401" in text:
+        text = text_of(error)
+        if status_of(error) in REFUSED or "401" in text:
             return ConfigError(
                 f"W&B at {self.url} does not accept the API key: `wandb login --relogin` stores "
                 "another one, or set WANDB_API_KEY."
             )
-        if _status_of(error) == 404 or any(part in text.lower() for part in MISSING):
+        if status_of(error) == 404 or any(part in text.lower() for part in MISSING):
             return ConfigError(
                 f"There is no {what} on W&B ({self.url}), or this account may not see it."
             )
@@ -128,6 +119,19 @@ def _tidy_up(run: Any) -> None:
     with contextlib.suppress(OSError):
         for path in (folder, folder.parent, folder.parent.parent):
             path.rmdir()
+
+
+def require_login(environ: Mapping[str, str]) -> None:
+    """Say what is wrong without a question on the terminal, which wandb would ask.
+
+    Raises:
+        ConfigError: wandb is not installed, or nobody is logged in.
+    """
+    if not account.is_installed():
+        raise ConfigError(f"To ask W&B, the package wandb is needed: {account.INSTALL}.")
+    if not account.is_logged_in(environ):
+        url = account.base_url(environ)
+        raise ConfigError(f"Nobody is logged in to {url}: run `wandb login`, or set WANDB_API_KEY.")
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
@@ -153,7 +157,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting += [getattr(found, "exc", None), found.__cause__, found.__context__]
 
 
-def _status_of(error: Exception) -> int | None:
+def status_of(error: Exception) -> int | None:
     """Return what the server answered with, if it did."""
     for item in _chain(error):
         status = getattr(getattr(item, "response", None), "http_status", None)
@@ -162,6 +166,7 @@ def _status_of(error: Exception) -> int | None:
     return None
 
 
-def _text_of(error: Exception) -> str:
+def text_of(error: Exception) -> str:
+    """Render an exception of wandb in one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.rstrip(".")

@@ -21,6 +21,7 @@ from jade.remote.reference import (
 from jade.run_dir import FAILED, FINISHED, PREEMPTED, RUNNING
 from jade.runs import CRASHED, STATUSES, UNKNOWN, BestValue, RunSummary
 from jade.schedule import parse_amount
+from jade.sweep.metric import Metric, read_metric
 
 # W&B's words for how a run stands, in ours.
 STATES = {
@@ -32,22 +33,8 @@ STATES = {
     "preempting": PREEMPTED,
     "preempted": PREEMPTED,
 }
-MAXIMIZE = "maximize"
 # What JADE says of a run as a whole stands in its summary under names with these beginnings.
 ABOUT_THE_RUN = ("run/", "samples/", "parameters/", "best/")
-
-
-@dataclass(frozen=True)
-class SweepMetric:
-    """What a sweep is about."""
-
-    name: str
-    goal: str
-
-    @property
-    def mode(self) -> str:
-        """Which values are better, in JADE's words."""
-        return "max" if self.goal == MAXIMIZE else "min"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +98,7 @@ def choose_run(client: Client, reference: SweepReference) -> RunReference:
     return RunReference(str(chosen.entity), str(chosen.project), str(chosen.id))
 
 
-def _best(runs: Sequence[Any], metric: SweepMetric | None, reference: SweepReference) -> Any:
+def _best(runs: Sequence[Any], metric: Metric | None, reference: SweepReference) -> Any:
     if metric is None:
         raise ConfigError(
             f"The sweep {reference} names no metric: which of its {len(runs)} runs is the best one "
@@ -125,14 +112,12 @@ def _best(runs: Sequence[Any], metric: SweepMetric | None, reference: SweepRefer
             f"None of the {len(runs)} runs of the sweep {reference} has logged its metric "
             f"{metric.name!r}.{suggest(metric.name, known)}"
         )
-    sign = -1 if metric.mode == "max" else 1
+    sign = -1 if _mode(metric) == "max" else 1
     # The first of several equal ones, which come in the order of their starts.
     return min(measured, key=lambda pair: sign * pair[0])[1]
 
 
-def describe_run(
-    run: Any, keys: Sequence[str] = (), metric: SweepMetric | None = None
-) -> ListedRun:
+def describe_run(run: Any, keys: Sequence[str] = (), metric: Metric | None = None) -> ListedRun:
     """Describe a run by what W&B's table knows.
 
     Args:
@@ -187,12 +172,12 @@ def _status(state: str, summary: Mapping[str, Any]) -> str:
 
 
 def _best_value(
-    config: Mapping[str, Any], summary: Mapping[str, Any], metric: SweepMetric | None
+    config: Mapping[str, Any], summary: Mapping[str, Any], metric: Metric | None
 ) -> BestValue | None:
     """Return the metric of the sweep, or else the best value of the run's own."""
     if metric is not None:
         value = _measured(summary, metric.name)
-        return None if value is None else BestValue(metric.name, value, None, metric.mode)
+        return None if value is None else BestValue(metric.name, value, None, _mode(metric))
     name = config.get("best_metric")
     value = _measured(summary, f"best/{name}")
     if not isinstance(name, str) or value is None:
@@ -222,11 +207,13 @@ def _fraction(config: Mapping[str, Any], summary: Mapping[str, Any]) -> float | 
     return max(shares, default=None)
 
 
-def _metric_of(config: Mapping[str, Any]) -> SweepMetric | None:
-    metric = config.get("metric")
-    if not isinstance(metric, Mapping) or not metric.get("name"):
-        return None
-    return SweepMetric(str(metric["name"]), str(metric.get("goal", "minimize")))
+def _metric_of(config: Mapping[str, Any]) -> Metric | None:
+    return read_metric(config["metric"], []) if "metric" in config else None
+
+
+def _mode(metric: Metric) -> str:
+    """Say which values are better, in JADE's words."""
+    return "max" if metric.goal == "maximize" else "min"
 
 
 def _parameters(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from jade.errors import ConfigError, NetworkError
 from jade.remote.adoption import adopt_run
 from jade.remote.cached_run import CachedRun, cache_root
 from jade.remote.client import Client
-from jade.remote.listing import choose_run
+from jade.remote.listing import choose_run, describe_run
 from jade.remote.reference import (
     Reference,
     RunReference,
@@ -20,9 +21,18 @@ from jade.remote.reference import (
     parse_reference,
 )
 from jade.remote.remote_run import RemoteRun
-from jade.run_dir import RunDir
-from jade.runs import default_root, find_directory
+from jade.run_dir import RUNNING, RunDir
+from jade.runs import (
+    CRASHED,
+    UNKNOWN,
+    RunSummary,
+    default_root,
+    find_directory,
+    find_run,
+    load_run_summary,
+)
 
+L = TypeVar("L")
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -37,23 +47,42 @@ def find_anywhere(wanted: str | Path, root: Path | None = None) -> RunDir | Cach
         ConfigError: It is neither here nor there.
         NetworkError: It is not here, and W&B cannot be asked.
     """
-    return _search(wanted, root, _open)
+    return _search(wanted, root, _open, find_directory)
+
+
+def find_summary(wanted: str | Path) -> tuple[RunSummary, RemoteRun | None]:
+    """Find how a run stands, wherever it is; the second part is the run on W&B, if it is there."""
+    found = _search(wanted, None, lambda reference: _open(reference, ("run.log",)), find_run)
+    if isinstance(found, RunSummary):
+        return found, None
+    listed = describe_run(found.remote.run)
+    stored = load_run_summary(found.directory.root)
+    if stored is None or stored.status == UNKNOWN:
+        return replace(listed, path=found.directory.root), found.remote
+    # Nobody here is in it: whether it runs, or has crashed, W&B knows.
+    is_open = stored.status in (RUNNING, CRASHED)
+    return replace(stored, status=listed.status if is_open else stored.status), found.remote
 
 
 def bring_here(wanted: str | Path, root: Path | None = None) -> RunDir:
     """Find a run to go on with: one that is on W&B gets a directory below ``root``."""
     target = default_root() if root is None else root
-    return _search(wanted, root, lambda reference: _adopt(reference, target))
+    return _search(wanted, root, lambda reference: _adopt(reference, target), find_directory)
 
 
-def _search(wanted: str | Path, root: Path | None, fetch: Callable[[Reference], T]) -> RunDir | T:
+def _search(
+    wanted: str | Path,
+    root: Path | None,
+    fetch: Callable[[Reference], T],
+    look: Callable[[str | Path, Path | None], L],
+) -> L | T:
     text, environ = str(wanted), read_environment(os.environ, None)
     if is_explicit(text) and not Path(text).exists():
         reference = parse_reference(text, environ)
         if reference is not None:
             return fetch(reference)
     try:
-        return find_directory(wanted, root)
+        return look(wanted, root)
     except ConfigError as local:
         reference = parse_reference(text, environ)
         if reference is None:
@@ -71,12 +100,12 @@ def _with_hint(error: ConfigError, text: str) -> ConfigError:
     return ConfigError(f"{error} If it is a run on W&B, write entity/{text}, or set WANDB_ENTITY.")
 
 
-def _open(reference: Reference) -> CachedRun:
+def _open(reference: Reference, more: Iterable[str] = ()) -> CachedRun:
     environ = read_environment(os.environ, None)
     client = Client(environ)
     remote = RemoteRun(client, _chosen(client, reference))
     cached = CachedRun(client, remote, cache_root(environ))
-    cached.load_records()
+    cached.load_records(more)
     return cached
 
 

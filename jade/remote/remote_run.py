@@ -69,6 +69,10 @@ class RemoteRun:
         """Return what the server says of a file."""
         return self.downloads.files[f"{PREFIX}{name}"]
 
+    def describe_checkpoint(self, name: str) -> RemoteFile:
+        """Return what the server says of a checkpoint."""
+        return self.describe(f"{CHECKPOINTS}{name}")
+
     def fetch(self, directory: RunDir, names: Iterable[str]) -> None:
         """Download those of the files that are there, to their places in a run directory."""
         for name in names:

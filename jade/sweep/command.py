@@ -34,12 +34,8 @@ class Command:
     @property
     def arguments(self) -> list[str]:
         """What stands behind the program, without what comes from the parameters."""
-        tokens = list(self.tokens)
-        if PROGRAM in tokens:
-            tokens = tokens[tokens.index(PROGRAM) + 1 :]
-        else:
-            is_flag = (place for place, token in enumerate(tokens) if token.startswith("--"))
-            tokens = tokens[next(is_flag, len(tokens)) :]
+        programs = (place for place, token in enumerate(self.tokens) if _names_program(token))
+        tokens = self.tokens[next(programs, len(self.tokens)) + 1 :]
         return [token for token in tokens if not MACRO.fullmatch(token)]
 
     def filled_in(self, environ: Mapping[str, str]) -> list[str]:
@@ -97,5 +93,11 @@ def _program_problems(program: str | None, tokens: Sequence[str]) -> Iterator[st
         return
     if program is not None:
         yield f"command without ${{program}}: {program} would not be run."
-    elif not any(word.endswith(".py") or word == "train" for word in tokens):
+    elif not any(map(_names_program, tokens)):
         yield "command without ${program}: there is nothing that it runs."
+
+
+def _names_program(token: str) -> bool:
+    """Tell whether what follows are arguments of a training: `train.py ...`, `jade train ...`."""
+    is_file = token.endswith(".py") and not token.startswith("-")
+    return token in (PROGRAM, "train") or is_file

@@ -75,6 +75,13 @@ def test_entity_project_and_name_are_chosen(push, project, wandb_online):
     assert (os.environ["WANDB_ENTITY"], os.environ["WANDB_PROJECT"]) == ("team", "project")
 
 
+def test_our_own_section_stays_at_home(push, project, wandb_online):
+    project.write("own.yml", SWEEP + "    jade: {repetitions: 3}\n")
+    assert push("own.yml", "--no_check")[0] == 0
+    (sweep,) = wandb_online.sweeps.values()
+    assert "jade" not in sweep.config
+
+
 def test_folder_is_pushed_as_a_whole_or_not_at_all(push, project, wandb_online):  # W5
     project.write("sweeps/a.yml", SWEEP)
     project.write("sweeps/model.yml", "class: X\n")
@@ -162,6 +169,22 @@ def test_push_without_a_login_says_how_to_get_one(push, monkeypatch):
     code, text = push()
     assert code == 2
     assert "There is no login for http://127.0.0.1:9: run `wandb login`" in text
+
+
+def test_push_without_wandb_says_how_to_install_it(push, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, text = push()
+    assert code == 2
+    assert "pip install 'jade-trainer[wandb]'" in text
+
+
+def test_proxy_is_left_to_the_client():
+    from jade.sweep_registration import require_account
+
+    environ = {"WANDB_API_KEY": "x" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    assert require_account({**environ, "HTTP_PROXY": "http://127.0.0.1:8"}) == "http://127.0.0.1:9"
 
 
 def test_wrong_file_is_refused_before_wandb_is_touched(push, project, monkeypatch):

@@ -192,10 +192,14 @@ def test_run_that_the_server_wants_to_end_is_stopped_not_preempted(sweep_project
 EPOCHS = 700
 
 
+@pytest.mark.parametrize("goes_on", ["here", "elsewhere"])
 def test_preempted_run_is_handed_out_again_and_ends_as_if_nothing_had_happened(
-    sweep_project, wandb_online
+    sweep_project, wandb_online, tmp_path, goes_on
 ):
-    """The signal goes to the agent, and on to its run; another agent gets the run again."""
+    """The signal goes to the agent, and on to its run; another agent gets the run again.
+
+    Elsewhere is a machine that has the project, but none of its runs.
+    """
     swept = {"epochs": {"value": EPOCHS}, "seed": {"values": [3]}}
     sweep = make_sweep(wandb_online, swept, ["--backup_every=100 iterations"])
     here = sweep_project.root
@@ -207,6 +211,12 @@ def test_preempted_run_is_handed_out_again_and_ends_as_if_nothing_had_happened(
     assert (run.state, run.exit_code) == ("preempted", 75), output
     assert 0 < run.summary["run/iterations"] < 3 * EPOCHS
 
+    if goes_on == "elsewhere":
+        there = tmp_path / "elsewhere"
+        ignored = shutil.ignore_patterns("experiments", "wandb")
+        shutil.copytree(here, there, ignore=ignored)
+        shutil.rmtree(here / "experiments")
+        here = there
     output = run_agent(wandb_online, sweep, "--count", "1", cwd=here)
     assert run.state == "finished", output
     steps = [row["iteration"] for row in run.history]

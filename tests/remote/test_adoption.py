@@ -83,11 +83,29 @@ def test_fetched_run_goes_on_to_the_bits_of_one_that_was_never_left(left, traine
     assert (resumed / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
 
 
-def test_directory_that_is_here_is_not_fetched(left, wandb_online):
+def test_directory_that_is_as_new_as_the_server_is_not_fetched_again(left, wandb_online):
     shutil.copytree(left, jade_root() / left.name)
-    before = len(wandb_online.requests)
+    before = contents(jade_root())
     assert fetch(left.name) == RunDir(jade_root() / left.name)
-    assert len(wandb_online.requests) == before
+    assert contents(jade_root()) == before
+    assert wandb_online.count("get", f"{left.name}/jade/checkpoints/last.pt") == 0
+
+
+def test_directory_that_another_machine_has_gone_beyond_takes_over_what_is_newer(
+    left, wandb_online, trained
+):
+    older = trained("--epochs=1", "--train_for=1 iteration", "--best_metric=Error")
+    older.rename(jade_root() / left.name)
+    found = fetch(left.name)
+    assert found.last_checkpoint.read_bytes() == (left / "checkpoints/last.pt").read_bytes()
+    assert found.metrics.read_bytes() == (left / "metrics.csv").read_bytes()
+
+
+def test_directory_that_is_here_is_continued_without_the_server(left, wandb_online, quick, caplog):
+    shutil.copytree(left, jade_root() / left.name)
+    wandb_online.close_door()
+    assert fetch(left.name) == RunDir(jade_root() / left.name)
+    assert "What is here is continued." in caplog.text
 
 
 def test_run_without_a_checkpoint_on_the_server_is_not_fetched(left, wandb_online):
@@ -275,3 +293,26 @@ def test_server_that_fails_is_the_fault_of_the_network(left, wandb_online, quick
 def test_config_error_of_a_bad_reference_is_raised(left):
     with pytest.raises(ConfigError, match="does not name a run"):
         jade.load_run("wandb:a/b/c/d")
+
+
+def test_run_that_uploaded_itself_goes_on_where_its_directory_is_not(
+    trained, wandb_online, tmp_path, capsys
+):
+    more = ("--log_loss_every=1 iteration", "--best_metric=Error", "--wandb=online")
+    whole = trained("--epochs=2", *more)
+    path = trained("--epochs=1", *more)
+    path.rename(tmp_path / "lost")
+    assert main(["resume", f"team/project/{path.name}"]) == 2
+    assert f"{path.name} is finished" in capsys.readouterr().err
+    shutil.rmtree(path)
+    assert main(["resume", f"team/project/{path.name}", "--total=2 epochs"]) == 0
+    assert equal(weights(path), weights(whole))
+    assert (path / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
+    served = {run_id: wandb_online.runs[run_id] for run_id in (path.name, whole.name)}
+    one, other = (
+        [{k: v for k, v in row.items() if not k.startswith("_r")} for row in run.history]
+        for run in served.values()
+    )
+    assert [row["_step"] for row in one] == [row["_step"] for row in other]
+    assert served[path.name].state == "finished"
+    assert served[path.name].files["jade/metrics.csv"] == (path / "metrics.csv").read_bytes()

@@ -159,6 +159,11 @@ def test_command_without_program_may_run_jade_itself(sweep):
     assert loaded.command.arguments == ["--epochs=3"]
 
 
+def test_arguments_stand_behind_the_program(sweep):
+    loaded = sweep(program=None, x="command: [nice, python, my.py, base.yml, --epochs, 3]")
+    assert loaded.command.arguments == ["base.yml", "--epochs", "3"]
+
+
 def test_variables_of_the_command_are_filled_in(sweep, monkeypatch):
     monkeypatch.setenv("MODEL", "m.yml")
     loaded = sweep(x="command: [python, '${program}', '--model_conf=${envvar:MODEL}', '${args}']")

@@ -3,6 +3,7 @@
 import atexit
 import os
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -56,6 +57,27 @@ class ResumedTrainer(TinyTrainer):
             return
         print(time.time(), flush=True)
         os._exit(0)
+
+
+class TrialTrainer(TinyTrainer):
+    """Write down when the first step of a trial was done, and when its process ended."""
+
+    def initialize(self, own_loader: bool = False, number: int = 0):
+        super().initialize(own_loader)
+
+    def on_start(self):
+        super().on_start()
+        atexit.register(self.note, "end")
+
+    def train_step(self, data):
+        super().train_step(data)
+        if self.iterations == 0:
+            self.note("first step")
+
+    @staticmethod
+    def note(what):
+        with Path(os.environ["JADE_BENCHMARK_TIMES"]).open("a") as file:
+            file.write(f"{time.time()} {what}\n")
 
 
 class MemoryTrainer(TinyTrainer):

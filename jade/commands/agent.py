@@ -1,0 +1,195 @@
+"""Run the trials of a W&B sweep on this machine."""
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jade.commands import COMMANDS
+from jade.commands.base import make_parser, parse_all
+from jade.errors import ConfigError, raise_all
+
+if TYPE_CHECKING:
+    from jade.launch.agent import Agent, AgentOptions
+    from jade.launch.launcher import Launcher
+
+SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
+# A tenth of the time limit, at most two minutes, is for checkpoints.
+RESERVE_SHARE, LONGEST_RESERVE_S = 0.1, 120.0
+TEACHING = """\
+SWEEP is what `wandb sweep` or `jade sweep push` printed: entity/project/id, project/id or id.
+
+Each trial runs in a process of its own, forked from one that has torch and your files imported.
+Its output goes to console.log in its run directory. TERM, USR1, USR2 and Ctrl-C are passed on to
+the trials: they write a checkpoint, W&B hands them out again, and any agent goes on with them.
+
+Exit codes: 0 the work is done, 1 trials or this machine fail, 2 nothing was started,
+            75 stopped by a signal or --time_limit, 130 interrupted.
+"""
+
+
+def main(tokens: list[str], program: str) -> int:
+    """Run ``jade agent``."""
+    started = time.monotonic()
+    namespace = parse_all(_make_parser(program), tokens)
+    if namespace is None:
+        return 0
+    options = _read_options(namespace)
+    with ExitStack() as stack, _signals_kept_back() as received:
+        agent = _make_agent(namespace, options, stack)
+        for number in received:
+            agent.receive(number)
+        with _signals_go_to(agent):
+            print(f"ready after {time.monotonic() - started:.1f} s", flush=True)
+            return agent.run()
+
+
+def _make_parser(program: str) -> argparse.ArgumentParser:
+    parser = make_parser(program, "SWEEP [arguments]", COMMANDS["agent"], TEACHING)
+    parser.add_argument("sweep", metavar="SWEEP", help="entity/project/id, or its address")
+    add = parser.add_argument
+    add("--count", type=int, metavar="N", help="take at most N trials")
+    add(
+        "--devices",
+        default="auto",
+        metavar="LIST",
+        help="cpu, cuda:0,cuda:1 or all; each trial sees only its own (default: its own choice)",
+    )
+    add(
+        "--per_device", "--per-device", type=int, default=1, metavar="K",
+        help="run K trials at a time on each device (default: 1)",
+    )  # fmt: skip
+    add("--threads", type=int, metavar="N", help="threads of a trial (default: cores / trials)")
+    add(
+        "--max_failures", "--max-failures", type=int, default=5, metavar="N",
+        help="stop after N failures in a row that are alike; 0 means never (default: 5)",
+    )  # fmt: skip
+    add(
+        "--time_limit", "--time-limit", metavar="AMOUNT",
+        help="be gone after '55 minutes': trials stop a little before, with a checkpoint",
+    )  # fmt: skip
+    add(
+        "--grace", default="5 minutes", metavar="AMOUNT",
+        help="how long trials may take to stop after a signal (default: 5 minutes)",
+    )  # fmt: skip
+    add(
+        "--patience", default="6 hours", metavar="AMOUNT",
+        help="how long W&B may be away before the agent gives up (default: 6 hours)",
+    )  # fmt: skip
+    add("--cold", action="store_true", help="start each trial as an ordinary process")
+    return parser
+
+
+def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
+    from jade.launch.agent import AgentOptions
+
+    problems = [
+        f"--{name} must be at least {least}, not {getattr(namespace, name)}."
+        for name, least in (("count", 1), ("per_device", 1), ("threads", 1), ("max_failures", 0))
+        if getattr(namespace, name) is not None and getattr(namespace, name) < least
+    ]
+    raise_all(problems)
+    limit_s = _seconds(namespace.time_limit, "--time_limit")
+    reserve_s = min(RESERVE_SHARE * (limit_s or 0.0), LONGEST_RESERVE_S)
+    kill_delay = os.environ.get("WANDB_AGENT_KILL_DELAY", "")
+    return AgentOptions(
+        count=namespace.count,
+        max_failures=namespace.max_failures,
+        time_limit_s=limit_s,
+        reserve_s=reserve_s,
+        grace_s=_seconds(namespace.grace, "--grace") or 0.0,
+        kill_delay_s=float(kill_delay) if kill_delay.isdecimal() else 30.0,
+        patience_s=_seconds(namespace.patience, "--patience") or 0.0,
+    )
+
+
+def _seconds(text: str | None, flag: str) -> float | None:
+    from jade.schedule import SECONDS, parse_amount
+
+    if text is None:
+        return None
+    amount = parse_amount(text, flag)
+    if amount.unit != SECONDS:
+        raise ConfigError(f"{flag}: {text!r} is no time. Write '55 minutes', '2 hours' or '30 s'.")
+    return amount.number
+
+
+def _make_agent(
+    namespace: argparse.Namespace, options: "AgentOptions", stack: ExitStack
+) -> "Agent":
+    from jade.launch.agent import Agent
+    from jade.launch.device_probe import probe
+    from jade.launch.slots import ALL, make_slots, parse_devices
+    from jade.launch.wandb_sweep import WandbSweep
+    from jade.launch.workplace import make_workplace
+    from jade.remote.reference import parse_sweep
+
+    environ, folder = dict(os.environ), Path.cwd()
+    num_cuda = probe(environ)["count"] if namespace.devices == ALL else 0
+    devices = parse_devices(namespace.devices, num_cuda)
+    reference = parse_sweep(namespace.sweep, environ)
+    launcher = _start_helpers(reference.sweep_id, environ, stack, is_warm=not namespace.cold)
+    sweep = WandbSweep(reference, environ)
+    workplace = make_workplace(sweep, devices, environ, folder)
+    for note in workplace.notes:
+        print(f"note: {note}", flush=True)
+    raise_all([str(finding) for finding in workplace.preflight.problems()])
+    slots = make_slots(devices, namespace.per_device, environ, namespace.threads)
+    names = ", ".join(slot.name for slot in slots)
+    print(f"sweep {sweep} ({sweep.url}) on {names}", flush=True)
+    return Agent(sweep, slots, options, workplace, launcher, lambda text: print(text, flush=True))
+
+
+def _start_helpers(
+    sweep_id: str, environ: dict[str, str], stack: ExitStack, *, is_warm: bool
+) -> "Launcher":
+    """Start the processes that trials need; they import while we ask W&B about the sweep."""
+    from jade.launch.launcher import WARM_MODULES, Launcher
+    from jade.launch.wandb_service import WandbService
+    from jade.launch.workplace import make_sweep_folder, remove_if_unused
+    from jade.loggers import shared_service
+    from jade.remote.client import require_login
+
+    require_login(environ)
+    sweep_folder = make_sweep_folder(sweep_id, environ, Path.cwd())
+    stack.callback(remove_if_unused, sweep_folder)
+    # It ends when this process and all trials have: wandb minds if it is gone before.
+    service = WandbService(environ)
+    modules = WARM_MODULES if is_warm else ()
+    launcher = Launcher(sweep_folder / "server.log", modules, [service.leash])
+    stack.callback(launcher.close)
+    token = service.token()
+    if token is not None:
+        os.environ[shared_service.SERVICE] = environ[shared_service.VARIABLE] = token
+    return launcher
+
+
+@contextmanager
+def _signals_kept_back() -> Iterator[list[int]]:
+    """Remember signals until there is somebody to take them."""
+    received: list[int] = []
+    former = {}
+    for number in _watched():
+        former[number] = signal.signal(number, lambda n, _: received.append(n))
+    try:
+        yield received
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_go_to(agent: "Agent") -> Iterator[None]:
+    for number in _watched():
+        signal.signal(number, lambda n, _: agent.receive(n))
+    yield
+
+
+def _watched() -> list[int]:
+    """Return the signals that are passed on; one that was ignored from the start stays so."""
+    found = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    return [number for number in found if signal.getsignal(number) is not signal.SIG_IGN]

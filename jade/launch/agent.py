@@ -1,0 +1,470 @@
+"""Run the trials of a W&B sweep: ask for work, start it, and say what came of it."""
+
+import functools
+import queue
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jade.errors import ConfigError
+from jade.launch.courier import Courier
+from jade.launch.failures import FailureRecord
+from jade.launch.launcher import Launcher
+from jade.launch.preflight import Finding
+from jade.launch.program import Program, make_program
+from jade.launch.slots import Slot
+from jade.launch.sweep_command import Order, ParameterFiles, build
+from jade.launch.tally import Tally
+from jade.launch.trial import Trial
+from jade.launch.wandb_sweep import (
+    AccessDeniedError,
+    ServerAwayError,
+    SweepGoneError,
+    WandbSweep,
+)
+from jade.launch.workplace import Workplace
+from jade.run_dir import RunDir
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
+from jade.timespan import render_duration
+
+# How often W&B is told that trials are alive, and asked for new ones while there are none.
+INTERVAL_S = 5.0
+# How long to wait before W&B is asked again that did not answer, at first and at most.
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+# How often an agent without work asks why that is.
+STATE_INTERVAL_S = 30.0
+OVER = ("FINISHED", "CANCELED", "CANCELLED")
+PAUSED = "PAUSED"
+# W&B would look up all packages for each run; those of JADE have them in their provenance.
+KNOWN_ANYWAY = {"WANDB_X_SAVE_REQUIREMENTS": "false"}
+RUN_COMMANDS = ("run", "resume")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """What somebody wants of an agent.
+
+    Attributes:
+        count: How many trials to take at most.
+        max_failures: As many failures in a row end the work.
+        time_limit_s: How long the agent may take in all.
+        reserve_s: How long before that its trials are asked to stop.
+        grace_s: How long trials may take to stop once the agent has been asked to.
+        kill_delay_s: How long a trial may take to stop that W&B wants to stop.
+        patience_s: How long W&B may stay away.
+    """
+
+    count: int | None = None
+    max_failures: int = 5
+    time_limit_s: float | None = None
+    reserve_s: float = 0.0
+    grace_s: float = 300.0
+    kill_delay_s: float = 30.0
+    patience_s: float = 6 * 3600.0
+
+
+@dataclass
+class _Answer:
+    """What W&B wants; its state is asked for when there was nothing to do."""
+
+    commands: Sequence[Mapping[str, Any]]
+    state: str | None = None
+
+
+@dataclass
+class _Question:
+    run_ids: list[str]
+    is_idle: bool
+
+
+@dataclass
+class _Seat:
+    """A slot, the agent that W&B takes it for, and the trials that it was given."""
+
+    slot: Slot
+    agent_id: str
+    courier: "Courier[_Question, _Answer]"
+    trials: list[Trial] = field(default_factory=list)
+    waiting: list[Order] = field(default_factory=list)
+    next_question: float = 0.0
+    last_state: float = 0.0
+    # From a question until its answer has been followed, not only until it has come.
+    is_asking: bool = False
+    is_checking: bool = False
+    is_closed: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.trials and not self.waiting
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [trial.run_id for trial in self.trials] + [order.run_id for order in self.waiting]
+
+
+class Agent:
+    """An agent of W&B; one that has several slots is, to W&B, as many agents.
+
+    Args:
+        sweep: What it works for.
+        slots: Where trials run.
+        options: What somebody wants of it.
+        workplace: Where it works.
+        launcher: Starts its trials, and is closed by it.
+        report: Gets one line after the other.
+    """
+
+    def __init__(
+        self,
+        sweep: WandbSweep,
+        slots: Sequence[Slot],
+        options: AgentOptions,
+        workplace: Workplace,
+        launcher: Launcher,
+        report: Callable[[str], None],
+    ) -> None:
+        self._sweep = sweep
+        self._options = options
+        self._workplace = workplace
+        self._report = report
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._tokens = [str(token) for token in sweep.config.get("command") or ()]
+        metric = sweep.config.get("metric")
+        self._metric = metric.get("name") if isinstance(metric, Mapping) else None
+        self._failures = FailureRecord(options.max_failures)
+        self.tally = Tally(self._metric, _goal(metric))
+        self._num_taken = 0
+        self._takes_work = True
+        self._exit_code = 0
+        self._received: int | None = None
+        self._give_up_at: float | None = None
+        self._end_at: float | None = None
+        self._away_since: float | None = None
+        self._wait_s = FIRST_WAIT_S
+        self._said: set[str] = set()
+        self._seats = [self._make_seat(slot) for slot in slots]
+        self._launcher = launcher
+        launcher.listen(
+            self._hear_of_end,
+            lambda text: self._events.put(functools.partial(self._say_once, text)),
+        )
+
+    # The loop
+
+    def run(self) -> int:
+        """Work until there is nothing left to do, and return the exit code."""
+        started = time.monotonic()
+        if self._options.time_limit_s is not None:
+            self._end_at = started + self._options.time_limit_s - self._options.reserve_s
+        try:
+            while not self._is_done():
+                self._ask_where_due()
+                self._wait_for_event()
+                self._look_at_the_clock()
+        finally:
+            self._launcher.close()
+        self._report(self.tally.summary(time.monotonic() - started))
+        if self._exit_code == 0 and self.tally.has_only_failures:
+            return 1
+        return self._exit_code
+
+    def receive(self, number: int) -> None:
+        """Take a signal: once, trials are asked to stop; twice, they are ended."""
+        self._events.put(functools.partial(self._obey, number))
+
+    def _is_done(self) -> bool:
+        if any(seat.trials or seat.is_checking for seat in self._seats):
+            return False
+        if not self._takes_work or all(seat.is_closed for seat in self._seats):
+            return True
+        count = self._options.count
+        is_asking = any(seat.is_asking for seat in self._seats)
+        return count is not None and self._num_taken >= count and not is_asking
+
+    def _wait_for_event(self) -> None:
+        try:
+            self._events.get(timeout=max(0.0, self._next_moment() - time.monotonic()))()
+            while True:
+                self._events.get_nowait()()
+        except queue.Empty:
+            pass
+
+    def _next_moment(self) -> float:
+        moments = [time.monotonic() + INTERVAL_S, self._give_up_at, self._end_at]
+        moments += [seat.next_question for seat in self._seats if self._may_ask(seat)]
+        moments += [trial.kill_at for trial in self._trials()]
+        return min(moment for moment in moments if moment is not None)
+
+    def _look_at_the_clock(self) -> None:
+        now = time.monotonic()
+        for trial in self._trials():
+            trial.place_console()
+            if trial.kill_at is not None and now >= trial.kill_at:
+                trial.kill_at = None
+                self._launcher.signal(trial.run_id, signal.SIGKILL)
+        if self._end_at is not None and now >= self._end_at:
+            self._end_at = None
+            self._stop("The time limit is near", signal.SIGTERM, EXIT_PREEMPTED)
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up_at = None
+            self._kill_all()
+
+    # Questions to W&B
+
+    def _make_seat(self, slot: Slot) -> _Seat:
+        agent_id = self._sweep.register()
+        seat: list[_Seat] = []
+        courier: Courier[_Question, _Answer] = Courier(
+            lambda question: self._question(seat[0], question),
+            lambda answer: self._events.put(functools.partial(self._take_answer, seat[0], answer)),
+        )
+        seat.append(_Seat(slot, agent_id, courier))
+        return seat[0]
+
+    def _question(self, seat: _Seat, question: _Question) -> _Answer:
+        """Ask W&B, in the thread of a courier."""
+        answer = _Answer(self._sweep.ask(seat.agent_id, question.run_ids))
+        is_time = time.monotonic() >= seat.last_state + STATE_INTERVAL_S
+        if question.is_idle and not answer.commands and is_time:
+            seat.last_state = time.monotonic()
+            answer.state = self._sweep.read_state()
+        return answer
+
+    def _ask_where_due(self) -> None:
+        now = time.monotonic()
+        for seat in self._seats:
+            if self._may_ask(seat) and now >= seat.next_question:
+                seat.next_question = now + INTERVAL_S
+                seat.is_asking = True
+                seat.courier.send(_Question(seat.run_ids, seat.is_idle))
+
+    def _may_ask(self, seat: _Seat) -> bool:
+        if seat.is_closed or seat.is_asking or seat.is_checking:
+            return False
+        if not seat.is_idle:
+            return True
+        return self._takes_work and self._has_room()
+
+    def _has_room(self) -> bool:
+        """Tell whether one more trial may be taken, also if all questions are answered by one."""
+        if self._options.count is None:
+            return True
+        open_questions = sum(seat.is_asking and seat.is_idle for seat in self._seats)
+        return self._num_taken + open_questions < self._options.count
+
+    def _take_answer(self, seat: _Seat, answer: _Answer | Exception) -> None:
+        seat.is_asking = False
+        if isinstance(answer, Exception):
+            self._take_problem(seat, answer)
+            return
+        if self._away_since is not None:
+            away_s = time.monotonic() - self._away_since
+            self._away_since, self._wait_s = None, FIRST_WAIT_S
+            self._report(f"W&B answers again after {render_duration(away_s)}.")
+        for command in answer.commands:
+            self._follow(seat, command)
+        if answer.state is not None:
+            self._take_state(seat, answer.state)
+
+    def _take_problem(self, seat: _Seat, error: Exception) -> None:
+        if isinstance(error, SweepGoneError):
+            self._quit(f"The sweep {self._sweep} was deleted.", 1)
+            seat.is_closed = not seat.trials
+            seat.next_question = float("inf")
+            return
+        if isinstance(error, AccessDeniedError):
+            self._quit(f"{self._sweep.url}: {error}. Log in again: wandb login --relogin.", 1)
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            self._report(f"W&B does not answer ({error}); asking again until it does.")
+        if now - self._away_since > self._options.patience_s:
+            away = render_duration(now - self._away_since)
+            self._quit(f"W&B has not answered for {away}.", 1)
+        # Jitter: after an outage not all agents of a cluster ask at once.
+        seat.next_question = now + self._wait_s * random.uniform(0.5, 1.0)  # noqa: S311
+        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+        if not isinstance(error, ServerAwayError | AccessDeniedError):
+            raise error
+
+    def _take_state(self, seat: _Seat, state: str) -> None:
+        if state in OVER:
+            seat.is_closed = True
+            self._say_once(f"The sweep is {state.lower()}: there is no more work.")
+        elif state == PAUSED:
+            self._say_once("The sweep is paused: waiting until it goes on.")
+        else:
+            self._said.discard("The sweep is paused: waiting until it goes on.")
+
+    # What W&B wants
+
+    def _follow(self, seat: _Seat, command: Mapping[str, Any]) -> None:
+        kind = command.get("type")
+        if kind in RUN_COMMANDS:
+            self._num_taken += 1
+            seat.waiting.append(Order.read(command))
+            self._start_next(seat)
+        elif kind == "stop":
+            for trial in seat.trials:
+                if trial.run_id == command.get("run_id"):
+                    self._ask_to_stop(trial, signal.SIGTERM, self._options.kill_delay_s)
+        elif kind == "exit":
+            seat.is_closed = True
+            seat.waiting.clear()
+            self._say_once("W&B has no more work.")
+            for trial in seat.trials:
+                self._ask_to_stop(trial, signal.SIGTERM, self._options.kill_delay_s)
+        else:
+            self._say_once(f"W&B sent the command {kind!r}, which is not known here.")
+
+    def _start_next(self, seat: _Seat) -> None:
+        if seat.trials or not seat.waiting or not self._takes_work:
+            return
+        order = seat.waiting.pop(0)
+        trial = self._make_trial(order, seat.slot)
+        seat.trials.append(trial)
+        try:
+            program = self._make_program(order, seat.slot)
+        except ConfigError as error:
+            trial.output.write(f"jade: error: {error}\n".encode())
+            self._events.put(functools.partial(self._end, seat, trial, error.exit_code))
+            return
+        if program.kind is None:
+            self._say_once(
+                f"{program.arguments[0]} is not a program of this Python: each trial is started "
+                "as an ordinary process."
+            )
+        elif self._launcher.is_warm:
+            self._launcher.prepare(program)
+        else:
+            program = _as_ordinary(program)
+        self._launcher.start(trial.run_id, program, trial.output.fileno())
+
+    def _make_trial(self, order: Order, slot: Slot) -> Trial:
+        root = self._workplace.experiments_root
+        directory = RunDir(root / order.run_id) if root is not None else None
+        return Trial(order, slot, self._workplace.sweep_folder, directory)
+
+    def _make_program(self, order: Order, slot: Slot) -> Program:
+        place = self._workplace
+        files = ParameterFiles.of(place.sweep_folder, order.run_id)
+        files.write(order.values, self._tokens)
+        environ = {
+            **(KNOWN_ANYWAY if place.experiments_root is not None else {}),
+            **place.environ,
+            **slot.environ,
+            "WANDB_RUN_ID": order.run_id,
+            "WANDB_SWEEP_PARAM_PATH": str(files.yaml_path),
+        }
+        command = build(self._tokens, order, files, environ)
+        return make_program(command, environ, str(place.folder))
+
+    # The end of trials
+
+    def _hear_of_end(self, run_id: str, code: int) -> None:
+        """Pass the end of a process on, from the thread of the launcher."""
+        self._events.put(functools.partial(self._end_by_id, run_id, code))
+
+    def _end_by_id(self, run_id: str, code: int) -> None:
+        for seat in self._seats:
+            for trial in [trial for trial in seat.trials if trial.run_id == run_id]:
+                self._end(seat, trial, code)
+
+    def _end(self, seat: _Seat, trial: Trial, code: int) -> None:
+        seat.trials.remove(trial)
+        trial.end(code)
+        for line in self.tally.add(trial):
+            self._report(line)
+        self._failures.note(trial)
+        if trial.is_failure and self._takes_work:
+            self._examine(seat)
+        trial.close()
+        if self._failures.is_too_much:
+            number = self._failures.num_in_a_row
+            self._quit(f"{number} trials in a row have failed: something is wrong here.", 1)
+        seat.next_question = 0.0
+        self._start_next(seat)
+
+    def _examine(self, seat: _Seat) -> None:
+        """Find out, beside the other seats, whether it is this machine that fails."""
+        seat.is_checking = True
+        threading.Thread(
+            target=lambda: self._events.put(
+                functools.partial(self._take_findings, seat, self._workplace.preflight.problems())
+            ),
+            name="jade-preflight",
+            daemon=True,
+        ).start()
+
+    def _take_findings(self, seat: _Seat, found: list[Finding]) -> None:
+        seat.is_checking = False
+        if found:
+            listed = "".join(f"\n  {finding}" for finding in found)
+            self._quit(f"This machine cannot run the sweep any more:{listed}", 1)
+
+    # Stopping
+
+    def _obey(self, number: int) -> None:
+        if self._received is not None:
+            self._report("A second signal: trials are killed.")
+            self._kill_all()
+            return
+        self._received = number
+        code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED
+        self._stop(f"{signal.Signals(number).name} received", number, code)
+
+    def _stop(self, reason: str, number: int, code: int) -> None:
+        """Take no more work, and ask what is running to stop where it can go on later."""
+        running = list(self._trials())
+        what = f"; {_count(len(running), 'trial')} asked to stop" if running else ""
+        self._quit(f"{reason}{what}.", code)
+        for trial in running:
+            trial.was_asked_to_stop = True
+            self._launcher.signal(trial.run_id, number)
+        self._give_up_at = time.monotonic() + self._options.grace_s
+
+    def _quit(self, reason: str, code: int) -> None:
+        """Take no more work; what is running may finish."""
+        if self._takes_work:
+            self._takes_work = False
+            self._exit_code = code
+            for seat in self._seats:
+                seat.waiting.clear()
+            self._report(f"{reason} No more work is taken.")
+
+    def _ask_to_stop(self, trial: Trial, number: int, patience_s: float) -> None:
+        if not trial.was_asked_to_stop:
+            trial.was_asked_to_stop = True
+            trial.kill_at = time.monotonic() + patience_s
+            self._launcher.signal(trial.run_id, number)
+
+    def _kill_all(self) -> None:
+        for trial in self._trials():
+            self._launcher.signal(trial.run_id, signal.SIGKILL)
+
+    # Small things
+
+    def _trials(self) -> Iterator[Trial]:
+        for seat in self._seats:
+            yield from seat.trials
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._report(text)
+
+
+def _as_ordinary(program: Program) -> Program:
+    return Program(arguments=program.command, environ=program.environ, folder=program.folder)
+
+
+def _goal(metric: Any) -> str:
+    return str(metric.get("goal") or "minimize") if isinstance(metric, Mapping) else "minimize"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,199 @@
+"""Examine a machine before trials run on it: disk, devices, variables, data, login."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jade.config import Configuration
+from jade.envvars import expand_text, names_in, similar_variable
+from jade.errors import ConfigError
+from jade.launch.device_probe import probe
+from jade.loggers import wandb_account as account
+from jade.overrides import join_key, leaves
+from jade.settings import FIELDS
+
+# With less than this a checkpoint may not fit.
+LEAST_FREE_BYTES = 200 * 2**20
+GIB = 2**30
+ROOT = "experiments_root"
+DOWNLOAD = "download"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one thing; with an advice, it is a problem."""
+
+    topic: str
+    text: str
+    advice: str | None = None
+
+    @property
+    def is_problem(self) -> bool:
+        return self.advice is not None
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.text}" + (f" {self.advice}" if self.advice else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preflight:
+    """All that trials need from a machine.
+
+    Args:
+        configurations: Of trials, each with the variables of its own.
+        folders: What is written to, by name.
+        devices: What trials run on.
+        environ: Of the trials.
+        command_problems: What is wrong with the command that starts trials.
+    """
+
+    configurations: Sequence[Configuration]
+    folders: Mapping[str, Path]
+    devices: Sequence[str]
+    environ: Mapping[str, str]
+    command_problems: Sequence[str] = ()
+
+    def examine(self) -> list[Finding]:
+        """Examine everything, and return what was found, problems and all."""
+        found = [
+            *(item for name, path in self.folders.items() for item in examine_folder(name, path)),
+            *examine_devices(self.devices, self.environ),
+            *examine_configurations(self.configurations),
+            *(Finding("command", text, "Correct it.") for text in self.command_problems),
+            examine_login(self.environ),
+        ]
+        return list(dict.fromkeys(found))
+
+    def problems(self) -> list[Finding]:
+        """Examine everything, and return only what is wrong."""
+        return [finding for finding in self.examine() if finding.is_problem]
+
+
+def examine_folder(name: str, path: Path) -> Iterator[Finding]:
+    """Try to write below a folder, which need not exist yet, and see how much space is left."""
+    existing = path.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = error.strerror or error
+        yield Finding(name, f"{path} cannot be written: {reason}.", "Free it, or name another one.")
+        return
+    free = shutil.disk_usage(existing).free
+    if free < LEAST_FREE_BYTES:
+        yield Finding(
+            name,
+            f"{path} has {free / 2**20:.0f} MiB left.",
+            f"Free at least {LEAST_FREE_BYTES / 2**20:.0f} MiB, or name another one.",
+        )
+    else:
+        yield Finding(name, f"{path} can be written, {free / GIB:.1f} GiB are free.")
+
+
+def examine_devices(devices: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Try the GPUs that are wanted; nothing else needs a try."""
+    wanted = [name for name in devices if name.startswith("cuda")]
+    if not wanted:
+        yield Finding("devices", f"{', '.join(devices)}.")
+        return
+    seen = probe(environ)
+    problems: Mapping[str, str] = seen["problems"]
+    for name in wanted:
+        index = int(name.partition(":")[2] or 0)
+        if index >= seen["count"]:
+            reason = f": {problems['cuda']}" if "cuda" in problems else ""
+            found = "none" if not seen["count"] else f"cuda:0 to cuda:{seen['count'] - 1}"
+            yield Finding(
+                "devices", f"{name} is not there (found: {found}){reason}.", "Choose --devices."
+            )
+        elif name in problems:
+            yield Finding("devices", f"{name} fails: {problems[name]}.", "Is it in use?")
+        else:
+            yield Finding("devices", f"{name} works.")
+
+
+def examine_configurations(configurations: Sequence[Configuration]) -> Iterator[Finding]:
+    """Look for variables that are not set, and for data that is not there."""
+    variables: set[str] = set()
+    for configuration in configurations:
+        for path, value in [*leaves(configuration.values), *_given(configuration)]:
+            if not isinstance(value, str):
+                continue
+            yield from _examine_value(configuration, path, value, variables)
+    if variables:
+        yield Finding("variables", f"set: {', '.join(sorted(variables))}.")
+
+
+def _given(configuration: Configuration) -> list[tuple[tuple[Any, ...], Any]]:
+    return [(override.path, override.value) for override in configuration.overrides]
+
+
+def _examine_value(
+    configuration: Configuration, path: tuple[Any, ...], value: str, variables: set[str]
+) -> Iterator[Finding]:
+    where = configuration.where(path)
+    used = names_in(value)
+    try:
+        expanded, missing = expand_text(value, configuration.environ)
+    except ConfigError as error:
+        yield Finding("variables", f"{where}: {error}", "Correct it.")
+        return
+    for name in missing:
+        hint = similar_variable(name, configuration.environ)
+        yield Finding("variables", f"{where} needs {name}, which is not set.{hint}", f"Set {name}.")
+    variables |= used & set(configuration.environ)
+    is_data = path[0] == "data" and not missing
+    if is_data and (used or value.startswith("/")) and os.sep in expanded.text:
+        yield from _examine_data(configuration, path, Path(expanded.text).expanduser())
+
+
+def _examine_data(
+    configuration: Configuration, path: tuple[Any, ...], folder: Path
+) -> Iterator[Finding]:
+    where = configuration.where(path)
+    if folder.exists():
+        yield Finding("data", f"{join_key(path)}: {folder} is there.")
+    elif not _is_downloaded(configuration, path):
+        yield Finding(
+            "data", f"{where}: {folder} does not exist.", "Mount it, or set the variable."
+        )
+
+
+def _is_downloaded(configuration: Configuration, path: tuple[Any, ...]) -> bool:
+    """Tell whether the dataset that has this parameter fetches itself what is not there."""
+    values: Any = configuration.values
+    for key in path[:-1]:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return isinstance(values, Mapping) and bool(values.get(DOWNLOAD))
+
+
+def examine_login(environ: Mapping[str, str]) -> Finding:
+    """Look for a key, without asking W&B whether it is a good one."""
+    url = account.base_url(environ)
+    if not account.is_installed():
+        return Finding("login", "the package wandb is not installed.", f"{account.INSTALL}.")
+    if not account.is_logged_in(environ):
+        return Finding(
+            "login",
+            f"there is no API key for {url}.",
+            "Run `wandb login`, or set WANDB_API_KEY: the key of your W&B settings page, "
+            "not a password.",
+        )
+    return Finding("login", f"there is a key for {url}.")
+
+
+def find_setting(configuration: Configuration, key: str) -> str:
+    """Find the value of a setting that is text, as the run will have it."""
+    value = configuration.values.get(key, FIELDS[key].default)
+    for override in configuration.overrides:
+        if override.key == key:
+            value = override.value
+    return expand_text(str(value), configuration.environ)[0].text

@@ -1,0 +1,301 @@
+"""Bring a run to W&B from what its directory keeps, as far as W&B does not have it."""
+
+import contextlib
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jade.errors import ConfigError, NetworkError, RunInUseError
+from jade.lock import RunLock
+from jade.loggers import wandb_account as account
+from jade.loggers.base import Logger, RunInfo
+from jade.loggers.wandb_logger import WandbLogger
+from jade.metrics_table import STEP, MetricsTable
+from jade.publisher import LEVELS, PREFIX, Publisher
+from jade.remote.client import Client, as_mapping
+from jade.remote.download import Downloads, RemoteFile
+from jade.remote.reference import RunReference
+from jade.run_dir import FINISHED, PREEMPTED, RUNNING, STOPPED, RunDir
+from jade.runs import CRASHED, load_run_summary
+from jade.saved_media import SavedMedia, list_media
+from jade.saved_runs import is_same, list_checkpoints, load_config, read_json
+
+# What W&B calls the project of runs that were started without one.
+NO_PROJECT = "uncategorized"
+# Settings of the sweep or the run that happens to be in the environment, which is not this one.
+NOT_OURS = ("WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH", "WANDB_RUN_ID", "WANDB_RESUME")
+# What would be said of this process and this machine, which never trained the run.
+NOT_THE_RUN = {
+    "WANDB_SILENT": "true",
+    "WANDB_CONSOLE": "off",
+    "WANDB_X_DISABLE_STATS": "true",
+    "WANDB_X_DISABLE_META": "true",
+    "WANDB_DISABLE_GIT": "true",
+    "WANDB_DISABLE_CODE": "true",
+}
+# Files that differ a little without anything being lost: the end of a run writes them twice.
+NOT_DECISIVE = ("status.json", "run.log")
+DEFAULT_LEVEL = "best"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What was sent to W&B."""
+
+    run_id: str
+    url: str
+    num_steps: int = 0
+    num_media: int = 0
+    num_files: int = 0
+    is_new: bool = False
+    was_current: bool = False
+
+
+class _Offers(Logger):
+    """Notes the files that a run would upload."""
+
+    keeps_files = True
+
+    def __init__(self) -> None:
+        self.files: dict[str, Path] = {}
+
+    def start(self, run: RunInfo) -> None:
+        """Take part in no run."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Take no metrics."""
+
+    def upload(self, path: Path, name: str) -> None:
+        self.files[name] = path
+
+    def finish(self, exit_code: int) -> None:
+        """Have nothing to close."""
+
+
+class Sync:
+    """One run that is brought to W&B.
+
+    Args:
+        directory: Where it is.
+        environ: Says to which entity and project.
+        level: Which checkpoints are uploaded; None means those that the run itself would.
+    """
+
+    def __init__(
+        self, directory: RunDir, environ: Mapping[str, str], level: str | None = None
+    ) -> None:
+        self._directory = directory
+        self._environ = {k: v for k, v in environ.items() if k not in NOT_OURS}
+        self._config = load_config(directory)
+        named = level or self._config.get("upload") or DEFAULT_LEVEL
+        self._level = named if named in LEVELS else DEFAULT_LEVEL
+        self._status = read_json(directory.status_file)
+        rows = MetricsTable.load(directory.metrics).records()
+        self._rows = {int(row.pop(STEP)): row for row in rows if STEP in row}
+        self._media = list_media(directory)
+
+    def run(self, client: Client) -> Synced:
+        """Send what W&B does not have.
+
+        Raises:
+            ConfigError: W&B has a run with this id and another configuration.
+            RunInUseError: The run is still running.
+            NetworkError: W&B cannot be reached.
+        """
+        with RunLock(self._directory.root):
+            found = self._find(client)
+            self._require_same(found)
+            offers = _Offers()
+            publisher = Publisher(offers, self._directory, self._level)
+            try:
+                return self._bring(client, found, self._offer(publisher, offers))
+            finally:
+                publisher.clean_up()
+
+    def _bring(self, client: Client, found: Any, offered: Mapping[str, Path]) -> Synced:
+        known = {} if found is None else Downloads(client, found, PREFIX).files
+        files = {n: path for n, path in offered.items() if not _is_there(known.get(n), path)}
+        last = -1
+        if found is not None:
+            with client.asking(f"history of {self._directory.run_id}"):
+                last = int(found.lastHistoryStep)
+        steps = sorted({*self._rows, *(item.step for item in self._media)})
+        missing = [step for step in steps if step > last]
+        self._warn_of_gaps(found, [step for step in steps if step <= last], last)
+        if found is not None and not missing and self._is_current(found, files):
+            return Synced(self._directory.run_id, str(found.url), was_current=True)
+        return self._send(missing, files, is_new=found is None)
+
+    def _find(self, client: Client) -> Any:
+        """Find the run on W&B; None if it is not there yet."""
+        place = account.entity(self._environ), account.project(self._environ) or NO_PROJECT
+        try:
+            return client.find_run(RunReference(*place, self._directory.run_id))
+        except ConfigError:
+            return None
+
+    def _require_same(self, found: Any) -> None:
+        known = {} if found is None else as_mapping(found.config)
+        if known.get("model") and not is_same(known, _as_json(self._config)):
+            raise ConfigError(
+                f"The run {'/'.join(found.path)} on W&B is one of another configuration than "
+                f"{self._directory.root}: set another WANDB_PROJECT, or rename the directory."
+            )
+
+    def _offer(self, publisher: Publisher, offers: _Offers) -> dict[str, Path]:
+        publisher.publish_description()
+        for checkpoint in list_checkpoints(self._directory):
+            publisher.publish_checkpoint(checkpoint.path)
+        publisher.publish_end(self._status)
+        return offers.files
+
+    def _warn_of_gaps(self, found: Any, steps: Sequence[int], last: int) -> None:
+        """Say so if W&B lacks rows before its last one, where it takes none any more."""
+        num_there = 0 if found is None else int(found._attrs.get("historyLineCount") or 0)
+        if found is not None and num_there < len(steps):
+            logger.warning(
+                "%s: W&B has %d of the %d rows up to iteration %d, and takes none before its last.",
+                self._directory.run_id,
+                num_there,
+                len(steps),
+                last,
+            )
+
+    def _is_current(self, found: Any, files: Mapping[str, Path]) -> bool:
+        decisive = [n for n in files if n.removeprefix(PREFIX) not in NOT_DECISIVE]
+        known = as_mapping(found.summary_metrics)
+        summary = _as_json(_with_numbers(read_json(self._directory.summary)))
+        return (
+            not decisive
+            and str(found.state) in _states(self._state)
+            and all(_is_equal(known.get(name), value) for name, value in summary.items())
+        )
+
+    @property
+    def _state(self) -> str:
+        status = str(self._status.get("status"))
+        return CRASHED if status == RUNNING else status
+
+    @property
+    def _exit_code(self) -> int:
+        """With which code the run ended; one that was killed has left none."""
+        if self._state in (FINISHED, STOPPED):
+            return 0
+        code = self._status.get("exit_code")
+        return code if isinstance(code, int) and code != 0 else 1
+
+    def _send(self, steps: Sequence[int], files: Mapping[str, Path], *, is_new: bool) -> Synced:
+        destination = WandbLogger("online", self._environ)
+        destination.start(self._describe())
+        if destination.mode != "online":
+            destination.finish(0)
+            raise NetworkError(
+                f"{self._directory.run_id} was not sent: W&B at {account.base_url(self._environ)} "
+                "cannot be reached any more."
+            )
+        media = [item for item in self._media if item.step in set(steps)]
+        url = str(destination.url)
+        self._replay(destination, steps, media)
+        for name, path in files.items():
+            destination.upload(path, name)
+        destination.summarize(_with_numbers(read_json(self._directory.summary)))
+        if self._state == PREEMPTED:
+            destination.mark_preempting()
+        destination.finish(self._exit_code)
+        return Synced(self._directory.run_id, url, len(steps), len(media), len(files), is_new)
+
+    def _replay(
+        self, destination: Logger, steps: Sequence[int], media: Sequence[SavedMedia]
+    ) -> None:
+        by_step: dict[int, list[SavedMedia]] = {}
+        for item in media:
+            by_step.setdefault(item.step, []).append(item)
+        for step in steps:
+            for item in by_step.get(step, ()):
+                destination.log_media(item.name, item.load(), item.path, step)
+            if step in self._rows:
+                destination.log(self._rows[step], step)
+
+    def _describe(self) -> RunInfo:
+        config = self._config
+        return RunInfo(
+            run_id=self._directory.run_id,
+            directory=self._directory.root,
+            config=config,
+            name=config.get("run_name"),
+            group=config.get("group"),
+            tags=tuple(config.get("tags") or ()),
+            notes=config.get("notes"),
+            job_type=config.get("job_type"),
+        )
+
+
+def sync_run(
+    directory: RunDir, client: Client, environ: Mapping[str, str], level: str | None = None
+) -> Synced:
+    """Bring one run to W&B; see `Sync`."""
+    found = load_run_summary(directory.root)
+    if found is not None and found.status == RUNNING:
+        raise RunInUseError(
+            f"{directory.root} is still running: it is brought to W&B by itself, or later by "
+            "`jade sync`."
+        )
+    if not directory.config.is_file():
+        raise ConfigError(f"The run {directory.root} has no config.yml: it did not even begin.")
+    return Sync(directory, environ, level).run(client)
+
+
+@contextlib.contextmanager
+def own_environment() -> Iterator[None]:
+    """Let wandb see neither a sweep nor a run of the environment, nor this process and machine.
+
+    It reads the environment when it is used for the first time.
+    """
+    before = {name: os.environ.get(name) for name in (*NOT_OURS, *NOT_THE_RUN)}
+    for name in NOT_OURS:
+        os.environ.pop(name, None)
+    os.environ.update(NOT_THE_RUN)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _is_there(file: RemoteFile | None, path: Path) -> bool:
+    return file is not None and bool(file.md5) and file.problem_of(path) is None
+
+
+def _states(status: str) -> tuple[str, ...]:
+    """Return what W&B may call a run that ended so."""
+    if status in (FINISHED, STOPPED):
+        return ("finished", "killed") if status == STOPPED else ("finished",)
+    if status == PREEMPTED:
+        return ("preempted", "preempting")
+    return ("failed", "crashed", "killed")
+
+
+def _with_numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a summary with the numbers that JSON does not have, and so are text in the file."""
+    odd = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+    return {k: odd.get(v, v) if isinstance(v, str) else v for k, v in summary.items()}
+
+
+def _is_equal(known: Any, value: Any) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(known).lower().replace("infinity", "inf") == str(value)
+    return bool(known == value)
+
+
+def _as_json(value: Any) -> Any:
+    """Return values as they are after a way through JSON."""
+    return json.loads(json.dumps(value, default=str))

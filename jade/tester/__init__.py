@@ -1,0 +1,1 @@
+"""Test runs: what is asked for, one test from its checkpoint to its results, and what it leaves."""

@@ -1,0 +1,473 @@
+"""`jade agent` as a process, with the real wandb client: work, signals, faults of both sides."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 90
+
+pytestmark = pytest.mark.slow
+
+# It usually tells W&B every five seconds that it is alive.
+QUICK = """
+import sys
+import jade.launch.agent
+from jade.cli import main
+jade.launch.agent.INTERVAL_S = 0.3
+sys.exit(main())
+"""
+TRAIN = "import sys\nfrom jade.cli import train_main\nsys.exit(train_main())\n"
+COMMAND = [
+    "${env}",
+    "${interpreter}",
+    "${program}",
+    "--model_conf=model.yml",
+    "--data_conf=data.yml",
+    "--eval_conf=eval.yml",
+    "--arch_impl=modules/architectures/small.py",
+    "--seed=1",
+]
+# A trial of an ordinary program: it leaves a trace, and does what its value says.
+SCRIPT = """
+    import os, signal, sys, time
+
+    what = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+    run = os.environ["WANDB_RUN_ID"]
+    print("values", what, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
+
+    def stop(number, _):
+        open(f"stopped-{run}-{number}", "w").close()
+        sys.exit(75)
+
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        signal.signal(number, stop)
+    open(f"started-{what['x']}-{run}", "w").close()
+    deadline = time.monotonic() + float(what.get("seconds", 0))
+    while time.monotonic() < deadline and not os.path.exists("go"):
+        time.sleep(0.02)
+    if os.path.exists("broken"):
+        print("it is broken")
+        sys.exit(1)
+    sys.exit(int(what.get("code", 0)))
+"""
+
+
+class AgentProcess:
+    """A `jade agent`, its output, and the folder that it works in."""
+
+    def __init__(self, folder, *arguments, environ=None):
+        self.folder = folder
+        self.path = folder / f"agent-{time.monotonic_ns()}.txt"
+        with self.path.open("wb") as output:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-c", QUICK, "agent", *arguments],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **(environ or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait(self):
+        """Wait for its end; return the exit code and what it said."""
+        return self.popen.wait(TIMEOUT_S), self.output
+
+    @property
+    def output(self):
+        return self.path.read_text()
+
+    def wait_for(self, holds):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not holds():
+            assert time.monotonic() < deadline, self.output
+            assert self.popen.poll() is None, self.output
+            time.sleep(0.02)
+
+    def wait_for_files(self, pattern, number=1):
+        self.wait_for(lambda: len(list(self.folder.glob(pattern))) >= number)
+
+
+@pytest.fixture
+def start(wandb_online):
+    """Start agents; none outlives the test."""
+    started = []
+
+    def start_agent(folder, *arguments, environ=None):
+        started.append(AgentProcess(folder, *arguments, environ=environ))
+        return started[-1]
+
+    yield start_agent
+    for agent in started:
+        if agent.popen.poll() is None:
+            agent.popen.kill()
+        agent.popen.wait()
+
+
+@pytest.fixture
+def script(wandb_online, tmp_path):
+    """Make a sweep of the script above, and return its folder and a function for its id."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "trial.py").write_text(textwrap.dedent(SCRIPT))
+
+    def make(parameters, **more):
+        settings = "".join(f"{key}: {value}\n" for key, value in more.items())
+        text = f"program: trial.py\nmethod: grid\n{settings}parameters: {parameters}\n"
+        return wandb_online.create_sweep(text)
+
+    return folder, make
+
+
+def training_sweep(project, server, parameters, *tokens):
+    """Register a sweep of trainings of the project."""
+    project.write("train.py", TRAIN)
+    sweep = {
+        "program": "train.py",
+        "method": "grid",
+        "metric": {"name": "Error", "goal": "minimize"},
+        "command": [*COMMAND, *tokens],
+        "parameters": parameters,
+    }
+    return server.create_sweep(yaml.safe_dump(sweep))
+
+
+def states(server):
+    return sorted(run.state for run in server.runs.values())
+
+
+def test_a_grid_of_trainings_runs_on_two_slots_and_arrives_on_wandb(project, wandb_online, start):
+    parameters = {"model.params.lr": {"values": [0.01, 0.1]}, "epochs": {"values": [1, 2]}}
+    sweep = training_sweep(project, wandb_online, parameters, "${args}")
+
+    code, output = start(project.root, f"team/project/{sweep}", "--per_device", "2").wait()
+
+    assert code == 0, output
+    assert states(wandb_online) == ["finished"] * 4, output
+    assert wandb_online.unknown == []
+    points = {
+        (r.config["model"]["params"]["lr"], r.config["epochs"]) for r in wandb_online.runs.values()
+    }
+    assert points == {(0.01, 1), (0.01, 2), (0.1, 1), (0.1, 2)}
+    assert "4 trials in" in output
+    assert "4 finished; best Error=" in output
+    for run_id in wandb_online.runs:
+        (line,) = [line for line in output.splitlines() if line.startswith(run_id)]
+        assert "model.params.lr=0." in line
+        assert "Error=" in line
+        assert (
+            "run directory" in (project.root / "experiments" / run_id / "console.log").read_text()
+        )
+
+
+def test_values_reach_a_program_and_count_limits_them(script, start):
+    folder, make = script
+    sweep = make("{x: {values: [1, 2, 3]}, y: {value: text}}")
+
+    code, output = start(folder, sweep, "--cold", "--count", "2", "--devices", "cpu").wait()
+
+    assert code == 0, output
+    assert len(list(folder.glob("started-*"))) == 2
+    logs = [
+        path.read_text()
+        for path in folder.glob(f"wandb/sweep-{sweep}/*.log")
+        if path.stem != "server"
+    ]
+    assert (
+        "values {'x': '1', 'y': 'text'} \n" in logs or "values {'x': '2', 'y': 'text'} \n" in logs
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGINT", 130)])
+def test_a_signal_is_passed_on_and_nothing_new_is_started(script, start, number, code):
+    folder, make = script
+    agent = start(
+        folder, make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}"), "--cold", "--per_device=2"
+    )
+    agent.wait_for_files("started-*", 2)
+
+    agent.popen.send_signal(getattr(signal, number))
+
+    assert agent.wait()[0] == code, agent.output
+    assert len(list(folder.glob(f"stopped-*-{int(getattr(signal, number))}"))) == 2
+    assert len(list(folder.glob("started-*"))) == 2
+    assert "2 preempted" in agent.output
+
+
+PAUSE = """
+    import os, time
+    from modules.models.line import LineTrainer
+
+
+    class PausingTrainer(LineTrainer):
+        def train_step(self, data):
+            open("pausing", "w").close()
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            super().train_step(data)
+"""
+
+
+@pytest.fixture
+def paused(project, wandb_online, start):
+    """An agent with a training that is in the middle of a step."""
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
+    agent = start(project.root, sweep)
+    agent.wait_for_files("pausing")
+    return agent, sweep
+
+
+def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wandb_online, start):
+    """A job that ends signals all of its processes: the trials, too, which then hear it twice."""
+    first, sweep = paused
+    (directory,) = (project.root / "experiments").iterdir()
+    trial = json.loads((directory / "status.json").read_text())["pid"]
+    os.kill(trial, signal.SIGTERM)
+    # The kernel makes one signal of two that nobody has heard yet.
+    time.sleep(0.5)
+    first.popen.send_signal(signal.SIGTERM)
+    first.wait_for(lambda: "asked to stop" in first.output)
+    time.sleep(0.3)
+    (project.root / "go").touch()
+    assert first.wait()[0] == 75, first.output
+    assert "1 preempted" in first.output
+
+    code, output = start(project.root, sweep).wait()
+
+    assert code == 0, output
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.num_starts) == ("finished", 2)
+    assert "(continued)" in output
+    assert "1 trial in" in output
+
+
+def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):
+    """The process that speaks with W&B for all trials outlives the agent."""
+    agent, _ = paused
+    agent.popen.kill()
+    agent.popen.wait()
+    time.sleep(0.5)
+    (project.root / "go").touch()
+
+    wandb_online.wait_until(lambda: states(wandb_online) == ["preempted"])
+
+
+def test_a_killed_agent_leaves_no_trial_behind(script, start):
+    folder, make = script
+    agent = start(folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold")
+    agent.wait_for_files("started-*")
+
+    agent.popen.kill()
+    agent.popen.wait()
+
+    deadline = time.monotonic() + TIMEOUT_S
+    while not list(folder.glob("stopped-*-15")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_trial_that_is_killed_and_one_that_is_impossible_do_not_end_the_work(script, start):
+    folder, make = script
+    (folder / "trial.py").write_text(
+        "import os, sys\nx = sys.argv[1][-1]\nprint('this is', x, flush=True)\n"
+        "os.kill(os.getpid(), 9) if x == '1' else sys.exit({'2': 2}.get(x, 0))\n"
+    )
+
+    code, output = start(folder, make("{x: {values: [1, 2, 3]}}"), "--cold").wait()
+
+    assert code == 0, output
+    assert "failed (killed by SIGKILL: out of memory?)\n    this is 1" in output
+    assert "impossible (exit 2)\n    this is 2" in output
+    assert "1 finished, 1 failed, 1 impossible" in output
+
+
+def test_failures_that_are_alike_end_the_work(script, start):
+    folder, make = script
+    (folder / "broken").touch()
+
+    code, output = start(
+        folder, make("{x: {values: [1, 2, 3, 4, 5]}}"), "--cold", "--max_failures=3"
+    ).wait()
+
+    assert code == 1, output
+    assert len(list(folder.glob("started-*"))) == 3
+    assert "3 trials in a row have failed" in output
+
+
+def test_a_machine_that_breaks_is_noticed_after_the_first_failure(
+    project, wandb_online, start, tmp_path
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    project.write(
+        "modules/data/points.py",
+        """
+        import torch
+        from pathlib import Path
+        from torch.utils.data import TensorDataset
+
+
+        class Points(TensorDataset):
+            def __init__(self, root: str):
+                list(Path(root).iterdir())
+                super().__init__(torch.zeros(4, 2), torch.zeros(4, 1))
+        """,
+    )
+    project.write("data.yml", "train:\n  class: Points\n  params: {root: $DATA_ROOT/points}\n")
+    project.write("eval.yml", "{}")
+    parameters = {"model.params.lr": {"values": [1, 2, 3, 4, 5]}, "epochs": {"value": 1}}
+    sweep = training_sweep(project, wandb_online, parameters)
+
+    code, output = start(project.root, sweep).wait()
+    assert code == 2, output
+    assert "needs DATA_ROOT, which is not set" in output
+    assert wandb_online.runs == {}
+
+    code, output = start(project.root, sweep, environ={"DATA_ROOT": str(data)}).wait()
+    assert code == 2, output
+    assert f"{data}/points does not exist" in output
+    assert wandb_online.runs == {}
+
+    (data / "points").mkdir()
+    agent = start(project.root, sweep, "--cold", environ={"DATA_ROOT": str(data)})
+    agent.wait_for(lambda: len(wandb_online.runs) > 0)
+    (data / "points").rmdir()
+    code, output = agent.wait()
+    assert code == 1, output
+    assert "This machine cannot run the sweep any more" in output
+    assert len(wandb_online.runs) < 5
+
+
+def test_a_deleted_sweep_lets_its_trials_finish(script, start, wandb_online):
+    folder, make = script
+    sweep = make("{x: {values: [1, 2]}, seconds: {value: 60}}")
+    agent = start(folder, sweep, "--cold")
+    agent.wait_for_files("started-*")
+
+    wandb_online.delete_sweep(sweep)
+    agent.wait_for(lambda: "was deleted" in agent.output)
+    (folder / "go").touch()
+
+    code, output = agent.wait()
+    assert code == 1, output
+    assert "1 trial in" in output
+    assert "1 finished" in output
+
+
+def test_a_stop_by_the_wish_of_the_server_ends_one_trial(script, start, wandb_online):
+    folder, make = script
+    agent = start(folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold")
+    agent.wait_for_files("started-*")
+
+    wandb_online.stop_run(next(iter(wandb_online.runs)))
+    agent.wait_for_files("stopped-*-15")
+    agent.wait_for_files("started-*", 2)
+    (folder / "go").touch()
+
+    code, output = agent.wait()
+    assert code == 0, output
+    assert "1 finished, 1 preempted" in output
+
+
+def test_a_server_that_goes_away_between_trials_is_waited_for(script, start, wandb_online):
+    folder, make = script
+    agent = start(folder, make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}"), "--cold")
+    agent.wait_for_files("started-*")
+    wandb_online.close_door()
+    (folder / "go").touch()
+    agent.wait_for(lambda: "W&B does not answer" in agent.output)
+
+    wandb_online.open_door()
+
+    code, output = agent.wait()
+    assert code == 0, output
+    assert "W&B answers again" in output
+    assert "3 finished" in output
+    assert len(wandb_online.runs) == 3
+
+
+def test_an_agent_gives_up_a_server_that_stays_away(script, start, wandb_online):
+    folder, make = script
+    agent = start(
+        folder, make("{x: {values: [1]}, seconds: {value: 60}}"), "--cold", "--patience=1 s"
+    )
+    agent.wait_for_files("started-*")
+    wandb_online.close_door()
+    (folder / "go").touch()
+
+    code, output = agent.wait()
+
+    assert code == 1, output
+    assert "W&B has not answered for" in output
+
+
+def test_two_agents_run_each_point_once(script, start, wandb_online):
+    folder, make = script
+    sweep = make("{x: {values: [1, 2, 3, 4, 5, 6, 7, 8]}}")
+
+    agents = [start(folder, sweep, "--cold", "--per_device=2") for _ in range(2)]
+
+    assert [agent.wait()[0] for agent in agents] == [0, 0], [agent.output for agent in agents]
+    points = sorted(path.name.split("-")[1] for path in folder.glob("started-*"))
+    assert points == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    assert len(wandb_online.runs) == 8
+
+
+def test_a_time_limit_stops_trials_in_time(script, start):
+    folder, make = script
+
+    code, output = start(
+        folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold", "--time_limit=3 s"
+    ).wait()
+
+    assert code == 75, output
+    assert len(list(folder.glob("started-*"))) == 1
+    assert "The time limit is near" in output
+
+
+def test_a_paused_sweep_is_waited_for_and_a_finished_one_ends_the_agent(
+    script, start, wandb_online
+):
+    folder, make = script
+    sweep = make("{x: {values: [1, 2]}}")
+    wandb_online.set_sweep_state(sweep, "PAUSED")
+    agent = start(folder, sweep, "--cold")
+    agent.wait_for(lambda: "paused" in agent.output)
+
+    wandb_online.set_sweep_state(sweep, "FINISHED")
+
+    code, output = agent.wait()
+    assert code == 0, output
+    assert "0 trials" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "message", "expected"),
+    [
+        ("team/project/nosuchsweep", {}, "There is no sweep team/project/nosuchsweep", 2),
+        (None, {"WANDB_API_KEY": "f" * 40}, "does not accept the API key", 2),
+        (None, {"WANDB_BASE_URL": "http://127.0.0.1:9"}, "http://127.0.0.1:9 cannot be asked", 1),
+    ],
+)
+def test_a_sweep_that_cannot_be_had_is_one_message(
+    script, start, wandb_online, name, environ, message, expected
+):
+    folder, make = script
+    sweep = make("{x: {values: [1]}}")
+
+    code, output = start(folder, name or sweep, "--cold", environ=environ).wait()
+
+    assert code == expected, output
+    assert message in output
+    assert "Traceback" not in output
+    assert wandb_online.runs == {}
