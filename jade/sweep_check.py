@@ -1,6 +1,7 @@
 """Check a sweep before its first run starts: each point resolved, its networks built."""
 
 import os
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from jade.file_tree import RememberedTrees
 from jade.meta_build import Built, MetaBuilder
 from jade.overrides import Override
 from jade.resolve import Resolved, resolve
-from jade.sweep import Point, Sweep, sample_of, telling_points
+from jade.sweep import LocalGrid, Point, Sweep, telling_points
 
 # A larger grid is checked at some of its points only, unless more are asked for.
 LARGEST_GRID = 2000
@@ -88,8 +89,14 @@ def _some_points(sweep: Sweep, num_samples: int) -> Iterator[Point]:
     """Yield points with every value of each list and the ends of ranges, then random ones."""
     seen: set[str] = set()
     grid = sweep.grid
-    drawn = (sample_of(sweep.parameters, index) for index in range(num_samples))
-    for points in (telling_points(sweep.parameters), drawn):
+    if isinstance(grid, LocalGrid):
+        # Not every combination of values is a point: zip, when and cases say which are.
+        telling: Iterator[Point] = iter(())
+        drawn = iter(random.Random(0).sample(list(grid), num_samples))  # noqa: S311
+    else:
+        telling = iter(()) if sweep.local.shapes_points else telling_points(sweep.parameters)
+        drawn = (sweep.draw(index) for index in range(num_samples))
+    for points in (telling, drawn):
         for point in points:
             if str(point) not in seen:
                 seen.add(str(point))
