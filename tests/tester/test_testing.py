@@ -414,6 +414,9 @@ def test_folder_has_each_run_with_a_checkpoint_tested(project, trained, capsys, 
     assert f"failed: {two}" in out
     assert len(RunDir(one).tests()) == 2
     assert len(RunDir(two).tests()) == 1
+    # Nothing is tested on another device than the one that is asked for.
+    assert main(["test", str(folder), "--devices=cuda:7"]) == 2
+    assert "cuda:7 is not here" in capsys.readouterr().err
     # What is asked of all can be done for none.
     assert main(["test", str(folder), "--data.test.params.sed=3"]) == 2
 
