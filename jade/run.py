@@ -83,7 +83,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
     with (
         RunLog(settings.log_level) as log,
         _experiments_root(resolved) as root,
-        _determinism(enabled=settings.deterministic),
+        determinism(enabled=settings.deterministic),
         _time_limit(settings.time_limit, watch),
         contextlib.ExitStack() as stack,
     ):
@@ -308,7 +308,7 @@ def _experiments_root(resolved: Resolved) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _determinism(*, enabled: bool) -> Iterator[None]:
+def determinism(*, enabled: bool) -> Iterator[None]:
     """Switch determinism on for this run, unless it is on anyway."""
     if not enabled or torch.are_deterministic_algorithms_enabled():
         yield

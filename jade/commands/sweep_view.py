@@ -49,7 +49,8 @@ def show_report(sweep: "Sweep", report: "SweepReport") -> None:
         named = ", ".join(sweep.only_local)
         print(f"note: only `jade sweep run` heeds the section jade ({named}); W&B ignores it.")
     print(f"{sweep.path}: {describe_size(sweep)}")
-    print(f"swept: {', '.join(parameter.key for parameter in sweep.parameters)}")
+    keys = [p.key for p in sweep.parameters] + [k for case in sweep.local.cases for k in case]
+    print(f"swept: {', '.join(dict.fromkeys(keys))}")
     checked = "all" if report.is_whole else "some"
     shown = [f"{report.num_points:,} points checked ({checked})"]
     if report.num_impossible:

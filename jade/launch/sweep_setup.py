@@ -55,7 +55,7 @@ def make_setup(
         working=Path.cwd(),
         environ={**ALLOCATOR, **around},
         arguments=arguments or list(others),
-        base_seed=_find_seed(configuration),
+        base_seed=find_seed(configuration),
     )
 
 
@@ -101,7 +101,8 @@ def _load_first(
     return load(Sources(arguments=given, environ=environ))
 
 
-def _find_seed(configuration: Configuration | None) -> int | None:
+def find_seed(configuration: Configuration | None) -> int | None:
+    """Return the seed that is configured; None if each run draws its own."""
     if configuration is None:
         return None
     text = find_setting(configuration, "seed")

@@ -37,6 +37,11 @@ class LocalGrid:
         """How many points there are; those that conditions make equal count once."""
         return len(self._all())
 
+    @property
+    def num_combinations(self) -> int:
+        """How many points there are if equal ones count as often as they come up."""
+        return sum(1 for _ in self._combinations())
+
     def __iter__(self) -> Iterator[Point]:
         return iter(self._all())
 

@@ -203,3 +203,11 @@ def test_checkpoint_that_is_replaced_meanwhile_is_the_new_one(served, wandb_onli
     before = len(downloads(wandb_online))
     jade.load_run(reference).trainer("last")
     assert len(downloads(wandb_online)) == before
+
+
+def test_run_on_wandb_is_tested_from_the_cache(served, wandb_online):
+    there = jade.test(served.former)
+    here = jade.test(f"team/project/{served.id}")
+    assert here.metrics == there.metrics
+    assert here.directory.is_relative_to(jade.load_run(f"team/project/{served.id}").directory)
+    assert wandb_online.count("graphql", "UpsertBucket") == 0
