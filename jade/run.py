@@ -31,9 +31,9 @@ from jade.loop import Ending, TrainingLoop
 from jade.progress import ProgressLine
 from jade.provenance import Provenance
 from jade.record import RunLog
-from jade.remote.place import bring_here
 from jade.resolve import Resolved, resolve
 from jade.run_dir import FINISHED, RunDir, check_writable
+from jade.runs import find_directory
 from jade.saved_runs import load_config, read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
@@ -157,7 +157,7 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
         if directory is None:
             return None
     else:
-        directory = bring_here(wanted, root)
+        directory = find_directory(wanted, root)
     stack.enter_context(RunLock(directory.root))
     remove_asides(directory.root)
     for change in find_changes(directory):
