@@ -122,14 +122,43 @@ def check_sweep(
     return _SweepCheck(sweep, arguments).run(num_samples, on_point)
 
 
-class _SweepCheck:
-    """Checks points one after another; files are parsed and classes indexed once."""
+class PointResolver:
+    """Resolves points one after another; files are parsed and classes indexed once.
 
-    def __init__(self, sweep: Sweep, arguments: Sequence[Override]) -> None:
-        self._sweep = sweep
+    Args:
+        arguments: What all points have in common.
+    """
+
+    def __init__(self, arguments: Sequence[Override]) -> None:
         self._arguments = list(arguments)
         self._trees = RememberedTrees()
         self._indices: dict[tuple[Path, ...], ClassIndex] = {}
+
+    def resolve(self, point: Point) -> Resolved:
+        """Resolve the configuration of a point.
+
+        Raises:
+            ConfigError: The point cannot run.
+        """
+        overrides = [*self._arguments, *point.overrides()]
+        sources = Sources(arguments=overrides, environ=dict(os.environ), load_tree=self._trees)
+        configuration: Configuration = load(sources)
+        with exported(configuration.environ):
+            return resolve(configuration, find_problems, make_index=self._make_index)
+
+    def _make_index(self, roots: Sequence[Path], folder: Path, fence: Fence | None) -> ClassIndex:
+        key = tuple(roots)
+        if key not in self._indices:
+            self._indices[key] = RememberedClasses(roots, folder, fence)
+        return self._indices[key]
+
+
+class _SweepCheck:
+    """Checks points one after another."""
+
+    def __init__(self, sweep: Sweep, arguments: Sequence[Override]) -> None:
+        self._sweep = sweep
+        self._resolver = PointResolver(arguments)
         self._builder = MetaBuilder()
         self._impossible: dict[str, Impossible] = {}
         self._report = SweepReport(notes=list(sweep.notes))
@@ -150,7 +179,7 @@ class _SweepCheck:
 
     def _check(self, point: Point) -> None:
         try:
-            resolved = self._resolve(point)
+            resolved = self._resolver.resolve(point)
         except ConfigError as error:
             for text in error.problems or (str(error),):
                 self._blame(text, text, point)
@@ -177,19 +206,6 @@ class _SweepCheck:
 
     def _blame(self, sort: str, reason: str, point: Point) -> None:
         self._impossible.setdefault(sort, Impossible(reason)).points.append(point)
-
-    def _resolve(self, point: Point) -> Resolved:
-        overrides = [*self._arguments, *point.overrides()]
-        sources = Sources(arguments=overrides, environ=dict(os.environ), load_tree=self._trees)
-        configuration: Configuration = load(sources)
-        with exported(configuration.environ):
-            return resolve(configuration, find_problems, make_index=self._make_index)
-
-    def _make_index(self, roots: Sequence[Path], folder: Path, fence: Fence | None) -> ClassIndex:
-        key = tuple(roots)
-        if key not in self._indices:
-            self._indices[key] = RememberedClasses(roots, folder, fence)
-        return self._indices[key]
 
     def _check_metric(self, resolved: Resolved, built: Built) -> None:
         """Compare the metric with what a run logs; what only a run can tell is a note."""

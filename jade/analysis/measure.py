@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jade.analysis.run_facts import RunFacts
+from jade.analysis.run_facts import RunFacts, RunTest
 from jade.analysis.sweep_facts import SweepFacts
 from jade.errors import ConfigError, suggest
+from jade.run_dir import FINISHED
 
 LAST, BEST, TEST = "last", "best", "test"
+UNFINISHED = "unfinished test"
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Names that speak for themselves; of anything else, less is better.
 MORE_IS_BETTER = {
@@ -26,7 +28,7 @@ class Measure:
     """A number of each run.
 
     Attributes:
-        kind: The last value, the best one, or the mean over the tests of the run.
+        kind: ``last`` value, ``best`` one, that of the newest finished ``test``, or ``test_TAG``.
         name: Of the metric.
         mode: Which values are better, ``min`` or ``max``.
         reason: Why that is known, for whoever wonders.
@@ -47,12 +49,17 @@ class Measure:
         """What values are multiplied with, so that less is better."""
         return -1 if self.mode == "max" else 1
 
+    @property
+    def is_test(self) -> bool:
+        """Whether it was measured after training."""
+        return self.kind not in (LAST, BEST)
+
     def of(self, run: RunFacts) -> float | None:
         """Return the value of a run, if it has one; it may be infinite or NaN."""
-        if self.kind == TEST:
-            values = [test.metrics[self.name] for test in run.tests if self.name in test.metrics]
-            # Tests of one model are no repetitions of its training: together they are one value.
-            return sum(values) / len(values) if values else None
+        if self.is_test:
+            # Tests of one model are no repetitions of its training, and may be of other data.
+            tests = [test for test in run.tests if _kind_of(test) == self.kind]
+            return tests[-1].metrics.get(self.name) if tests else None
         course = run.courses.get(self.name)
         if course is None:
             return None
@@ -87,9 +94,17 @@ class Measures:
         self._sweeps = sweeps
         self._given_mode = given_mode
         self._counts = Counter(name for run in runs for name in run.courses)
-        tested = {name for run in runs for test in run.tests for name in test.metrics}
+        tests = [test for run in runs for test in run.tests]
         self.logged = sorted(self._counts)
-        self.tested = sorted(tested)
+        # Kinds of tests with names of metrics.
+        self.tested = sorted(
+            {
+                (kind, name)
+                for test in tests
+                if (kind := _kind_of(test)) != UNFINISHED
+                for name in test.metrics
+            }
+        )
         self._asked: set[str] = set()
 
     def find(self, text: str) -> Measure:
@@ -101,8 +116,8 @@ class Measures:
         kind, name = LAST, text
         if text not in self._counts:
             kind, _, name = text.partition("/")
-            is_known = name in (self.tested if kind == TEST else self.logged)
-            if kind not in (LAST, BEST, TEST) or not is_known:
+            is_logged = kind in (LAST, BEST) and name in self._counts
+            if not is_logged and (kind, name) not in self.tested:
                 raise ConfigError(self._unknown(text))
         self._asked.add(name)
         return self.measure(kind, name)
@@ -137,7 +152,7 @@ class Measures:
             if name in self._counts:
                 return self.measure(BEST, str(name)), "best_metric of the runs"
         if self.tested:
-            return self.measure(TEST, self.tested[0]), "a metric of the tests"
+            return self.measure(*self.tested[0]), "a metric of the tests"
         most = max(self._counts.values(), default=0)
         common = [name for name in self.logged if self._counts[name] == most]
         common.sort(key=lambda name: not MEASURED_APART & set(words(name)))
@@ -147,7 +162,7 @@ class Measures:
 
     def all(self) -> Iterator[Measure]:
         """Yield the tests and the last value of every metric."""
-        yield from (self.measure(TEST, name) for name in self.tested)
+        yield from (self.measure(kind, name) for kind, name in self.tested)
         yield from (self.measure(LAST, name) for name in self.logged)
 
     def missing_of_sweeps(self) -> list[str]:
@@ -155,12 +170,18 @@ class Measures:
         return sorted({s.metric for s in self._sweeps if s.metric and s.metric not in self._counts})
 
     def _unknown(self, text: str) -> str:
-        known = [*self.logged, *(f"{TEST}/{name}" for name in self.tested)]
+        known = [*self.logged, *(f"{kind}/{name}" for kind, name in self.tested)]
         runs = "The run has" if len(self._runs) == 1 else f"None of the {len(self._runs)} runs has"
         if not known:
             return f"--metric {text}: no run has logged anything yet."
         negated = " not" if len(self._runs) == 1 else ""
         return f"--metric: {runs}{negated} logged {text!r}.{suggest(text, known)}"
+
+
+def _kind_of(test: RunTest) -> str:
+    if test.status != FINISHED:
+        return UNFINISHED
+    return f"{TEST}_{test.tag}" if test.tag else TEST
 
 
 def guess_mode(name: str) -> str:

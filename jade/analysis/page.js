@@ -493,7 +493,10 @@
       };
       pen.lineWidth = 1;
       pen.strokeStyle = css("--faded");
-      if (isShown.size < numRuns) for (const run of everyRun) if (!isShown.has(run)) path(run);
+      const numFaded = numRuns - isShown.size;
+      pen.globalAlpha = Math.min(1, Math.max(0.25, 300 / Math.max(numFaded, 1)));
+      if (numFaded) for (const run of everyRun) if (!isShown.has(run)) path(run);
+      pen.globalAlpha = 1;
       const last = measures.length ? axes[axes.length - 1].places : [];
       const isMax = measures.length && measures[state.measure].mode === "max";
       const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -739,7 +742,7 @@
     document.querySelector("#repetitions thead").replaceChildren(make("tr", {}, ...names.map((name) => make("th", {}, name))));
     const rows = ranked.slice(0, state.numGroups).map(({ group, spread, isTied, place }) => {
       const row = make("tr", { class: place === 1 || isTied ? "best" : "" });
-      row.append(make("td", {}, spread ? String(place) : "–", isTied ? make("span", { class: "badge" }, " tie") : ""));
+      row.append(make("td", {}, spread ? String(place) : "–", isTied ? make("span", { class: "badge" }, "tie") : ""));
       const bar = make("span", { class: "interval" }, make("i"), make("b"));
       if (spread) {
         bar.firstChild.style.left = `${at(spread.low)}%`;

@@ -61,7 +61,7 @@ def render_page(table: Table, measures: Sequence[Measure], sources: Sequence[str
 
 def _list_measures(table: Table, first: Sequence[Measure]) -> list[Measure]:
     """List all that can be chosen on the page: tests, last and best values, in this order."""
-    names = [(TEST, name) for name in table.measures.tested]
+    names = list(table.measures.tested)
     names += [(kind, name) for kind in (LAST, BEST) for name in table.measures.logged]
     every = [table.measures.measure(kind, name) for kind, name in names]
     return [*first[:1], *(measure for measure in every if measure not in first[:1])]
@@ -82,7 +82,13 @@ def _describe_runs(table: Table, measures: Sequence[Measure]) -> Mapping[str, An
     return {
         "parameters": [{"key": key, "label": labels[key]} for key in table.parameters],
         "measures": [
-            {"label": m.label, "kind": m.kind, "name": m.name, "mode": m.mode} for m in measures
+            {
+                "label": m.label,
+                "kind": TEST if m.is_test else m.kind,
+                "name": m.name,
+                "mode": m.mode,
+            }
+            for m in measures
         ],
         "runs": {
             "id": [run.id for run in runs],

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +13,27 @@ from typing import Any
 from jade.analysis.config_reader import ConfigReader
 from jade.analysis.course import Course, Courses, load_courses
 from jade.errors import ConfigError
-from jade.run_dir import FINISHED, STOPPED, RunDir
+from jade.run_dir import FINISHED, STOPPED, TESTS, RunDir, RunTestDir
 from jade.runs import UNKNOWN, RunSummary, load_run_summary
 
-TESTS = "test_"
+# The name of a test: its time, perhaps a number, perhaps a tag.
+TEST_NAME = re.compile(TESTS + r"(\d{8}-\d{6})(?:-(\d+))?(?:_(.+))?")
 # Runs whose values say how good their configuration is: they were not cut short by an accident.
 ENDED_WELL = (FINISHED, STOPPED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunTest:
-    """A test of a run, as ``jade test`` leaves it behind in the run's directory."""
+    """A test of a run, as ``jade test`` leaves it behind in the run's directory.
+
+    Attributes:
+        name: That of its directory.
+        tag: What somebody called this kind of test.
+        seed: One for each repetition, over which ``metrics`` are the means.
+    """
 
     name: str
+    tag: str | None = None
     status: str = UNKNOWN
     checkpoint: str | None = None
     iteration: int | None = None
@@ -96,7 +105,8 @@ class RunReader:
         config = self._read_config(directory, names, notes)
         courses = self._read_courses(directory, names, notes, summary)
         totals = _read_mapping(directory.summary, names, notes)
-        tests = [_read_test(folder / name, notes) for name in sorted(names) if is_test(name)]
+        tested = sorted(filter(is_test, names), key=_order_of_test)
+        tests = [_read_test(RunTestDir(folder / name), notes) for name in tested]
         checkpoint = _find_checkpoint(directory)
         if checkpoint is None and summary.status in ENDED_WELL:
             notes.append("it has no checkpoint")
@@ -171,12 +181,20 @@ def is_test(name: str) -> bool:
     return name.startswith(TESTS)
 
 
-def _read_test(folder: Path, notes: list[str]) -> RunTest:
-    names = {"summary.json"} if (folder / "summary.json").is_file() else set()
-    found = _read_mapping(folder / "summary.json", names, notes, where=f"{folder.name}/")
+def _order_of_test(name: str) -> tuple[str, int, str]:
+    match = TEST_NAME.fullmatch(name)
+    return (match[1], int(match[2] or 1), name) if match else ("", 0, name)
+
+
+def _read_test(test: RunTestDir, notes: list[str]) -> RunTest:
+    name = test.root.name
+    is_there = {test.summary.name} if test.summary.is_file() else set[str]()
+    found = _read_mapping(test.summary, is_there, notes, where=f"{name}/")
     metrics, iteration = found.get("metrics"), found.get("iteration")
+    match = TEST_NAME.fullmatch(name)
     return RunTest(
-        name=folder.name,
+        name=name,
+        tag=match[3] if match else None,
         status=_text(found.get("status")) or UNKNOWN,
         checkpoint=_text(found.get("checkpoint")),
         iteration=iteration if isinstance(iteration, int) else None,

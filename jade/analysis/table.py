@@ -67,7 +67,8 @@ class Table:
             for name in self.measures.logged
             for kind in ("last", "best", "best_iteration")
         ]
-        tests = [*TESTED, *(f"test/{name}" for name in self.measures.tested)]
+        tested = {name for run in self.runs for test in run.tests for name in test.metrics}
+        tests = [*TESTED, *(f"test/{name}" for name in sorted(tested))]
         return [*FIRST, *self.parameters, *TOTALS, *courses, *tests, *PLACES]
 
     def rows(self, *, blank: bool = False) -> Iterator[Row]:

@@ -17,8 +17,9 @@ EPILOG = """\
 SOURCE is a folder with runs, a local sweep (its folder, name or file), or a sweep on W&B
 (entity/project/id); several are put together. A run that is here and on W&B counts once.
 
-A metric is the last value of each run; best/NAME is the best one on its way, test/NAME the mean
-over its tests. Runs that differ only in their seed are repetitions of one configuration.
+A metric is the last value of each run; best/NAME is the best one on its way, test/NAME that of its
+newest test (test_TAG/NAME: with this tag). Runs that differ only in their seed are repetitions of
+one configuration.
 Failed and unfinished runs are listed with their status, but not counted in means.
 """
 SHOWN = 10

@@ -67,6 +67,7 @@ class Setup:
         environ: What every run has in its environment.
         arguments: What every run is told besides the command of the sweep.
         base_seed: The seed that is configured, if any.
+        is_training: Whether the program is one of JADE, with run directories.
     """
 
     sweep: Sweep
@@ -75,6 +76,7 @@ class Setup:
     environ: Mapping[str, str]
     arguments: Sequence[str] = ()
     base_seed: Any = None
+    is_training: bool = True
 
 
 @dataclass

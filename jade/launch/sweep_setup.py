@@ -12,7 +12,7 @@ from jade.launch.sweep_folder import SweepFolder
 from jade.overrides import Override
 from jade.runs import default_root
 from jade.settings import AMOUNT, FIELDS, FILES, INPUTS
-from jade.sweep import Sweep
+from jade.sweep import Point, Sweep
 
 # What glibc's allocator reads when a process begins: steps of large networks cost the same each
 # time, because memory is not given back and fetched again.
@@ -56,6 +56,7 @@ def make_setup(
         environ={**ALLOCATOR, **around},
         arguments=arguments or list(others),
         base_seed=find_seed(configuration),
+        is_training=configuration is not None,
     )
 
 
@@ -89,13 +90,17 @@ def _is_telling(key: str) -> bool:
     return key in TELLING or (group in (INPUTS, AMOUNT) and key not in UNTELLING)
 
 
+def first_point(sweep: Sweep) -> Point:
+    """Return the point that is run first."""
+    grid = sweep.grid
+    return sweep.draw(0) if grid is None else grid[0]
+
+
 def _load_first(
     sweep: Sweep, overrides: Sequence[Override], environ: Mapping[str, str]
 ) -> Configuration | None:
     """Load the configuration of one point; None if the program is not one of JADE."""
-    grid = sweep.grid
-    point = sweep.draw(0) if grid is None else grid[0]
-    given = [*overrides, *point.overrides()]
+    given = [*overrides, *first_point(sweep).overrides()]
     if not any(override.key in FILES for override in given):
         return None
     return load(Sources(arguments=given, environ=environ))

@@ -59,6 +59,7 @@ class TrialView:
     value: float | None
     worker: Mapping[str, Any] | None
     result: Mapping[str, Any]
+    repetitions: int = 1
 
 
 # Draws the next point of a search among those that are known; None if there is none.
@@ -204,6 +205,15 @@ class SweepStudy:
                     return self._take(trial, was_left=True)
             return draw(self, trials) if draw is not None else None
 
+    def adopt(self, key: str, value: float, result: Mapping[str, Any]) -> bool:
+        """Let a point that waits be done by what others have done; False if it waits no more."""
+        with self._alone():
+            trial = self._newest().get(key)
+            if trial is None or trial.state.name != "WAITING":
+                return False
+            claim = self._take(trial, was_left=False)
+            return self.finish(claim, "COMPLETE", value, result)
+
     def create_running(self, attributes: Mapping[str, Any]) -> Claim:
         """Make a new trial that is ours; only for who draws points, while nobody else may claim."""
         trial_id = self._create("RUNNING", {**attributes, WORKER: self.worker.name})
@@ -313,6 +323,7 @@ class SweepStudy:
             value=trial.value if state == "complete" else None,
             worker=records.get(PREFIX + worker) if worker else None,
             result=known.get(RESULT) or {},
+            repetitions=int(known.get(REPETITIONS, 1)),
         )
 
     def _newest(self) -> "dict[str, FrozenTrial]":

@@ -119,8 +119,25 @@ def test_each_test_of_a_run_is_a_row(root):
     blank = rows(table, blank=True)["r0", "test_20260101-000001_again"]
     assert blank.get("last/Loss") is None
     assert (blank["run"], blank["test/Acc"]) == ("r0", 0.7)
-    assert table.measures.find("test/Acc").of(table.runs[0]) == pytest.approx(0.6)
     assert len(found) == 7
+
+
+def test_result_of_tests_is_that_of_the_newest_finished_one_with_a_tag_or_without(root):
+    run = load(root / "r0").runs[0].directory
+    write_test(run, "20260102-000000", {"Acc": 0.4})
+    write_test(run, "20260102-000000-9", {"Acc": 0.5})
+    write_test(run, "20260102-000000-10", {"Acc": 0.6})
+    write_test(run, "20260103-000000", {"Acc": 0.1}, status="failed")
+    write_test(run, "20260104-000000_other_data", {"Acc": 0.9, "New": 1.0})
+    table = load(root)
+
+    def result(name):
+        return table.measures.find(name).of(table.runs[0])
+
+    assert (result("test/Acc"), result("test_other_data/Acc")) == (0.6, 0.9)
+    assert result("test_other_data/New") == 1.0
+    with pytest.raises(ConfigError, match="test/New"):
+        table.measures.find("test/New")
 
 
 def test_means_are_over_runs_that_differ_only_in_seed(root):

@@ -316,3 +316,9 @@ def test_run_that_uploaded_itself_goes_on_where_its_directory_is_not(
     assert [row["_step"] for row in one] == [row["_step"] for row in other]
     assert served[path.name].state == "finished"
     assert served[path.name].files["jade/metrics.csv"] == (path / "metrics.csv").read_bytes()
+
+
+def test_setting_resume_takes_a_reference_too(left, arguments, capsys):
+    tokens = [*arguments, f"--resume=team/project/{left.name}", "--epochs=2"]
+    assert main([*tokens, "--log_loss_every=1 iteration", "--best_metric=Error"]) == 0
+    assert read_iteration(jade_root() / left.name / "checkpoints/last.pt") == 6

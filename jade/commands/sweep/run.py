@@ -3,13 +3,13 @@
 import argparse
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jade.commands.base import make_run_parser, parse
+from jade.commands.confirmation import is_confirmed, show_configuration
 from jade.commands.sweep import COMMANDS
 from jade.commands.sweep_view import check, show_report
 from jade.errors import ConfigError, raise_all
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jade.launch.local_sweep import LocalSweep, Setup
     from jade.launch.slots import Slot
     from jade.launch.sweep_study import SweepStudy
+    from jade.overrides import Override
     from jade.sweep import Sweep
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
@@ -36,6 +37,10 @@ def main(tokens: list[str], program: str) -> int:
     sweep = _find_sweep(rest, program)
     _check_numbers(namespace)
     _seconds(namespace.grace)
+    if namespace.reuse and sweep.grid is None:
+        raise ConfigError(
+            f"--reuse needs points that are known before, not method: {sweep.method}."
+        )
     others = _without(own, [token for token in tokens if token != str(sweep.path)])
     return _Command(sweep, namespace, others).run()
 
@@ -179,7 +184,14 @@ class _Command:
         print(f"sweep {self._name}: {describe_size(self._sweep)}")
         print(f"folder: {setup.folder.root}")
         print(f"at a time: {', '.join(slot.name for slot in slots)}")
-        return _ask("Run it?")
+        if setup.is_training:
+            from jade.launch.sweep_setup import first_point, read_overrides
+            from jade.sweep_check import PointResolver
+
+            print("the first point:")
+            overrides = read_overrides(self._sweep, self._others, setup.environ)
+            show_configuration(PointResolver(overrides).resolve(first_point(self._sweep)))
+        return is_confirmed("Run it?")
 
     def _open(self, setup: "Setup") -> "SweepStudy":
         """Open the storage, make the folder, and add what is new in the file."""
@@ -204,9 +216,23 @@ class _Command:
             num_new = study.add_points(points, sweep.local.repetitions)
             if 0 < num_new < len(points):
                 print(f"{num_new} of {len(points)} points are new", flush=True)
+        if given.reuse:
+            self._reuse(setup, study, overrides)
         if given.retry_failed:
             print(f"{study.retry_failed()} points that failed are tried again", flush=True)
         return study
+
+    def _reuse(self, setup: "Setup", study: "SweepStudy", overrides: "list[Override]") -> None:
+        """Show which finished runs are those of points that wait, and take them over."""
+        from jade.launch.reuse import find_reusable
+
+        found = find_reusable(setup, study.views(), overrides)
+        for item in found:
+            print(f"reused: {item}", flush=True)
+        if found and self._given.confirm and not is_confirmed("Take these over?"):
+            return
+        for item in found:
+            study.adopt(item.key, item.value, {"runs": item.runs, "reused": True})
 
     def _work(
         self,
@@ -256,12 +282,6 @@ def _seconds(text: str | None) -> float | None:
 
 def _absolute(where: str) -> str:
     return where if "://" in where else str(Path(where).absolute())
-
-
-def _ask(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise ConfigError("--confirm needs somebody to ask: this is no terminal.")
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 @contextmanager
