@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sqlite3
 import time
@@ -216,6 +217,25 @@ def test_a_line_that_was_cut_is_dropped_by_the_next_writer(tmp_path):
 
     assert [view.state for view in open_study(path).views()] == ["complete", "waiting"]
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_full_disk_leaves_the_journal_whole(tmp_path):
+    path = tmp_path / "j.log"
+    study = open_study(path)
+    study.add_points(points(2))
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As much as a part of the next line.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        with pytest.raises(StorageError, match=r"The storage .*j\.log: File too large"):
+            study.claim()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert path.read_bytes() == before
+    assert study.claim().number == 0
+    assert open_study(path).claim().number == 1
 
 
 def test_a_file_that_is_no_journal_is_named_with_the_line(tmp_path):
