@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 
 import pytest
@@ -73,6 +75,24 @@ def test_each_point_is_claimed_once_by_many_processes(where):
     assert numbers.empty()
     assert [view.state for view in study.views()] == ["complete"] * number
     assert [view.value for view in study.views()] == [float(value) for value in range(number)]
+
+
+TRY_LOCK = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def test_nobody_else_claims_while_a_point_is_claimed(where):
+    path = where.removeprefix("sqlite:///") + ".lock"
+    study = open_study(where)
+    tried = []
+
+    def draw(*_):
+        tried.append(subprocess.run([sys.executable, "-c", TRY_LOCK, path], capture_output=True))
+
+    assert study.claim(draw) is None
+    draw()
+
+    assert [result.returncode for result in tried] == [1, 0]
+    assert b"BlockingIOError" in tried[0].stderr
 
 
 def test_a_point_of_a_killed_worker_is_taken_over(where):
