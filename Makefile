@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench faults clean
+.PHONY: demo test lint unit browser bench faults clean
 
 demo: $(READY)
 	$(BIN)/python train.py \
@@ -26,6 +26,11 @@ lint: $(READY)
 
 unit: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+
+# For the tests of pages, which are skipped where there is no browser: Debian's Chromium.
+browser:
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'

@@ -13,6 +13,7 @@ from benchmarks import (
     analyze,
     checkpoint,
     feeding_figure,
+    local_sweep,
     loop,
     memory,
     resume,
@@ -35,9 +36,10 @@ SUBJECTS: dict[str, Callable[..., list[Figure]]] = {
     "wandb": wandb_cost.measure,
     "check": sweep_check.measure,
     "agent": agent.measure,
+    "sweep": local_sweep.measure,
     "analyze": analyze.measure,
 }
-PACKAGES = ("torch", "wandb", "lightning", "pytorch-ignite", "rich", "numpy")
+PACKAGES = ("torch", "wandb", "optuna", "lightning", "pytorch-ignite", "rich", "numpy")
 
 
 def main() -> int:

@@ -93,11 +93,11 @@ def resume(
     if total is not None and additional is not None:
         raise ConfigError("total and additional exclude each other.")
     root = settings.get("experiments_root")
-    directory = bring_here(run, Path(root) if root else None)
+    directory, variables = bring_here(run, Path(root) if root else None)
     arguments = _as_overrides("resume", settings, overrides)
     limits = None if total is None else parse_amount(total, "total", zero=True)
     sources = Sources(
-        arguments=continue_run(directory, arguments, limits), environ=dict(os.environ)
+        arguments=continue_run(directory, arguments, limits), environ={**os.environ, **variables}
     )
     return _run(sources, circumstances)
 

@@ -200,7 +200,7 @@ def _make_wandb_logger(resolved: Resolved, relay: RelayProcess | None) -> Logger
 
 
 def _uses_wandb(resolved: Resolved, relay: RelayProcess | None) -> bool:
-    is_preloaded = relay is not None and relay.is_fork
+    is_preloaded = relay is not None and relay.has_wandb
     if "wandb" in sys.modules and not is_preloaded:
         return True
     return any(IMPORTS_WANDB.search(read_anyhow(path)) for path in resolved.index.used)

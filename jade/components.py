@@ -83,11 +83,14 @@ class LazyComponents(Mapping[str, Any]):
                     f"There is no {self._kind} {name!r} in the configuration.{hint}"
                 )
             self._built[name] = self._build(name)
-            logger.info("%s %s: %s", self._kind, name, describe_size(self._built[name]))
+            self._announce(name)
         return self._built[name]
 
     def _build(self, name: str) -> Any:
         return self._blueprints[name].build()
+
+    def _announce(self, name: str) -> None:
+        logger.info("%s %s: %s", self._kind, name, describe_size(self._built[name]))
 
     def __contains__(self, name: object) -> bool:
         return name in self._blueprints

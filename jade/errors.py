@@ -12,6 +12,7 @@
      |    +-- MisfitError     exit code 2: it does not fit the code or configuration
      +-- RunInUseError      exit code 1: another process owns the run directory
      +-- NetworkError       exit code 1: W&B cannot be reached, or does not answer as it should
+     +-- StorageError       exit code 1: the storage of a sweep is locked, full or out of reach
      +-- TrainingError      exit code 1: training cannot go on
           +-- NonFiniteLossError  a loss item became NaN or infinite
 """
@@ -66,6 +67,10 @@ class RunInUseError(JadeError):
 
 class NetworkError(JadeError):
     """W&B cannot be reached or does not answer: nothing is wrong with the request, time helps."""
+
+
+class StorageError(JadeError):
+    """The storage of a sweep cannot be used now: nothing is wrong with the sweep, time helps."""
 
 
 class TrainingError(JadeError):

@@ -160,8 +160,7 @@ class TrainingLoop:
         """Call the hook that failed when the state was stored, and do what was due after it."""
         name, self._failed_hook = self._failed_hook, None
         if name is not None:
-            with self._keeping_state(name):
-                getattr(self._trainer, name)()
+            self._call(getattr(self._trainer, name), name)
             self._do_what_is_due()
 
     def _start(self) -> None:
@@ -202,7 +201,7 @@ class TrainingLoop:
             iteration += 1
             clock.iterations = iteration
             if hook is not None:
-                self._call(hook)
+                self._call(hook, "on_iteration_end")
             if iteration >= self.next_due and iteration != last:
                 self._do_what_is_due()
                 if self._reason is not None:
@@ -211,25 +210,13 @@ class TrainingLoop:
             raise TrainingError("The train_loader gave no batch in this epoch.")
         clock.epochs += 1
         self._position.end_epoch()
-        with self._keeping_state("on_epoch_end"):
-            self._trainer.on_epoch_end()
+        self._call(self._trainer.on_epoch_end, "on_epoch_end")
         self._do_what_is_due()
 
     def _find_step(self) -> Callable[[Any], None]:
         """Return the user's step itself, unless somebody wants to compare trainings."""
         train_step = self._trainer.train_step
         return train_step if self._trace is None else self._trace.watch(train_step)
-
-    def _call(self, hook: Callable[[], None]) -> None:
-        """Do what ``_keeping_state`` does, for less: this is called in every step."""
-        try:
-            hook()
-        except NonFiniteLossError:
-            raise
-        except Exception:
-            self._failed_hook = "on_iteration_end"
-            self._keeper.save_in_need()
-            raise
 
     def _overridden_hook(self) -> Callable[[], None] | None:
         """Return on_iteration_end only if the user wrote one: an empty call costs time, too."""
@@ -238,14 +225,15 @@ class TrainingLoop:
         return None if is_empty else hook
 
     def _do_what_is_due(self) -> None:
-        clock, timetable = self._clock, self._timetable
         self._read_time()
         self._keeper.check()
-        with self._keeping_state():
-            is_due = timetable.log.is_due(clock)
-            self._record(timetable.due_evaluations(clock), with_losses=is_due)
-            self._write_due_checkpoints()
+        self._call(self._record_what_is_due)
         self._plan_ahead()
+
+    def _record_what_is_due(self) -> None:
+        is_due = self._timetable.log.is_due(self._clock)
+        self._record(self._timetable.due_evaluations(self._clock), with_losses=is_due)
+        self._write_due_checkpoints()
 
     def _plan_ahead(self) -> None:
         """Find the next iteration at which something is due, and set an alarm for clock times."""
@@ -263,11 +251,7 @@ class TrainingLoop:
             with self._busy("writing checkpoint"):
                 self._keeper.save_stopped()
             return self._make_ending(was_stopped=True)
-        with self._keeping_state():
-            if not self._has_ended:
-                self._trainer.on_end()
-                self._has_ended = True
-            self._record(self._evaluator.left_at(self._clock.iterations), with_losses=True)
+        self._call(self._round_off)
         if self._trace is not None:
             self._trace.end()
         with self._busy("writing checkpoint"):
@@ -277,6 +261,12 @@ class TrainingLoop:
             return self._make_ending(was_stopped=True)
         self._journal.check_logged(self._rules.metrics())
         return self._make_ending()
+
+    def _round_off(self) -> None:
+        if not self._has_ended:
+            self._trainer.on_end()
+            self._has_ended = True
+        self._record(self._evaluator.left_at(self._clock.iterations), with_losses=True)
 
     def _make_ending(self, *, was_stopped: bool = False) -> Ending:
         return Ending(
@@ -293,11 +283,10 @@ class TrainingLoop:
     def _read_time(self) -> None:
         self._clock.seconds = time.monotonic() - self._started
 
-    @contextmanager
-    def _keeping_state(self, hook: str | None = None) -> Iterator[None]:
+    def _call(self, action: Callable[[], None], hook: str | None = None) -> None:
         """Write the state before anything but a step makes training fail: no step is lost."""
         try:
-            yield
+            action()
         except NonFiniteLossError:
             raise
         except Exception:
@@ -315,6 +304,9 @@ class TrainingLoop:
 
     def _record(self, names: Sequence[str], *, with_losses: bool = False) -> None:
         """Run evaluations, log what they measured, keep the best state, and draw conclusions."""
+        if not names and not with_losses:
+            self._look_for_reason({})
+            return
         measured: list[dict[str, float]] = []
         try:
             self._measure(names, measured)

@@ -1,10 +1,11 @@
 """Collect loss items between two log entries without making the device wait."""
 
-import math
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from jade.errors import NonFiniteLossError, TrainingError
 
@@ -19,25 +20,32 @@ class LossWindow:
         self._stop_on_nan = stop_on_nan
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
-        self._pending: dict[str, list[torch.Tensor]] = {}
+        self._pending: dict[str, list[Tensor]] = {}
 
     def add(self, name: str, value: Any) -> None:
         """Add a number, or a tensor with one element; other devices are not waited for."""
+        # Called in every step: the usual cases come first, and cost as little as can be.
         if type(value) is not float:
-            if isinstance(value, torch.Tensor) and not value.is_cpu:
-                self._add_pending(name, value)
-                return
-            value = _to_float(name, value)
-        if self._stop_on_nan and not math.isfinite(value):
+            if isinstance(value, Tensor):
+                if not value.is_cpu:
+                    self._add_pending(name, value)
+                    return
+                try:
+                    value = value.item()
+                except RuntimeError:
+                    raise TrainingError(_message(name, value)) from None
+            if type(value) is not float:
+                value = _to_float(name, value)
+        if self._stop_on_nan and not isfinite(value):
             raise NonFiniteLossError(f"The loss item {name!r} is {value}.")
-        if name in self._sums:
+        try:
             self._sums[name] += value
             self._counts[name] += 1
-        else:
+        except KeyError:
             self._sums[name] = value
             self._counts[name] = 1
 
-    def _add_pending(self, name: str, value: torch.Tensor) -> None:
+    def _add_pending(self, name: str, value: Tensor) -> None:
         if value.numel() != 1:
             raise TrainingError(_message(name, value))
         pending = self._pending.setdefault(name, [])
@@ -55,7 +63,7 @@ class LossWindow:
         for name, pending in waiting.items():
             for tensor in pending:
                 value = float(tensor)
-                if self._stop_on_nan and not math.isfinite(value):
+                if self._stop_on_nan and not isfinite(value):
                     raise NonFiniteLossError(f"The loss item {name!r} is {value}.")
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
@@ -90,9 +98,9 @@ class LossWindow:
 
 
 def _to_float(name: str, value: Any) -> float:
-    if isinstance(value, torch.Tensor) or hasattr(value, "item"):
+    if isinstance(value, Tensor) or hasattr(value, "item"):
         # numpy's arrays and numbers have it, too.
-        size = value.numel() if isinstance(value, torch.Tensor) else getattr(value, "size", None)
+        size = value.numel() if isinstance(value, Tensor) else getattr(value, "size", None)
         value = value.item() if size == 1 else value
     if isinstance(value, (int, float)):
         return float(value)

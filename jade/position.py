@@ -10,7 +10,7 @@ from jade.components import size_of
 from jade.errors import MisfitError
 from jade.feed import Feed, make_feed
 from jade.schedule import Clock
-from jade.seeding import rng_state, set_rng_state
+from jade.seeding import base_rng_state, rng_state, set_rng_state
 
 # Attributes by which samplers know which epoch it is (torch's DistributedSampler does).
 EPOCH = "epoch"
@@ -53,7 +53,8 @@ class Position:
         if resumed is not None and resumed["batches"]:
             return self._continue(feed, resumed)
         self._started_at = self._clock.iterations
-        self._beginning = {"rng": rng_state(), "samplers": _sampler_states(loader)}
+        rng = base_rng_state() if feed.is_ordered_by_torch else rng_state()
+        self._beginning = {"rng": rng, "samplers": _sampler_states(loader)}
         return feed.start(self._clock.epochs)
 
     def end_epoch(self) -> None:
@@ -112,13 +113,18 @@ class Position:
 
 def _sampler_states(loader: Any) -> dict[str, dict[str, Any]]:
     """Return what a loader and its samplers keep: generators, the epoch, a state of their own."""
+    owners = _owners(loader)
+    # As a rule one sampler is found in two places.
+    distinct = {id(owner): owner for owner in owners.values()}
+    states = {key: _sampler_state(owner, loader) for key, owner in distinct.items()}
+    return {name: states[id(owner)] for name, owner in owners.items()}
+
+
+def _sampler_state(owner: Any, loader: Any) -> dict[str, Any]:
     return {
-        name: {
-            "generators": {k: stateful.state_of(g) for k, g in _generators(owner, loader)},
-            EPOCH: owner.epoch if type(getattr(owner, EPOCH, None)) is int else None,
-            "own": owner.state_dict() if _knows_its_state(owner, loader) else None,
-        }
-        for name, owner in _owners(loader).items()
+        "generators": {k: stateful.state_of(g) for k, g in _generators(owner, loader)},
+        EPOCH: owner.epoch if type(getattr(owner, EPOCH, None)) is int else None,
+        "own": owner.state_dict() if _knows_its_state(owner, loader) else None,
     }
 
 
@@ -156,10 +162,11 @@ def _generators(owner: Any, loader: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(generator, torch.Generator):
             yield "generator", generator
         return
+    found = list(stateful.find_generators(owner))
+    if not found:
+        return
     of_data = {id(g) for _, g in stateful.find_generators(getattr(loader, "dataset", None))}
-    for key, generator in stateful.find_generators(owner):
-        if id(generator) not in of_data:
-            yield key, generator
+    yield from ((key, generator) for key, generator in found if id(generator) not in of_data)
 
 
 def _knows_its_state(owner: Any, loader: Any) -> bool:

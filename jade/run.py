@@ -31,9 +31,9 @@ from jade.loop import Ending, TrainingLoop
 from jade.progress import ProgressLine
 from jade.provenance import Provenance
 from jade.record import RunLog
+from jade.remote.place import bring_here
 from jade.resolve import Resolved, resolve
 from jade.run_dir import FINISHED, RunDir, check_writable
-from jade.runs import find_directory
 from jade.saved_runs import load_config, read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
@@ -83,17 +83,17 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
     with (
         RunLog(settings.log_level) as log,
         _experiments_root(resolved) as root,
-        _determinism(enabled=settings.deterministic),
+        determinism(enabled=settings.deterministic),
         _time_limit(settings.time_limit, watch),
         contextlib.ExitStack() as stack,
     ):
         _report(resolved.configuration)
         device = choose_device(settings.device)
-        destinations = _make_destinations(resolved, circumstances, watch)
         check_writable(root)
         left = _find_left(resolved, root, stack)
         if left is not None:
             left = _adapt(resolved, left, circumstances.additional)
+        destinations = _make_destinations(resolved, circumstances, watch)
         seed = _choose_seed(resolved)
         seed_everything(seed)
         origin = Provenance(circumstances.command or sys.argv, seed).start()
@@ -153,11 +153,15 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     if resolved.settings.dry_run:
         raise ConfigError("resume and dry_run exclude each other: a rehearsal keeps nothing.")
     if wanted == AUTO:
-        directory = _find_automatically(resolved, root)
-        if directory is None:
+        found = _find_automatically(resolved, root)
+        if found is None:
             return None
+        directory = found
     else:
-        directory = find_directory(wanted, root)
+        directory, place = bring_here(wanted, root)
+        # A run on W&B is continued where it is, whatever the environment says.
+        configuration = resolved.configuration
+        configuration.environ = {**configuration.environ, **place}
     stack.enter_context(RunLock(directory.root))
     remove_asides(directory.root)
     for change in find_changes(directory):
@@ -308,7 +312,7 @@ def _experiments_root(resolved: Resolved) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _determinism(*, enabled: bool) -> Iterator[None]:
+def determinism(*, enabled: bool) -> Iterator[None]:
     """Switch determinism on for this run, unless it is on anyway."""
     if not enabled or torch.are_deterministic_algorithms_enabled():
         yield

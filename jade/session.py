@@ -1,6 +1,7 @@
 """Hold together what one run owns while it lasts, and put on record how it ended."""
 
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from jade.record import Record, RunLog
 from jade.resolve import Resolved
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, STOPPED, RunDir
 from jade.seeding import isolated_rng
-from jade.signals import EXIT_INTERRUPTED, SIGNAL, WISH, SignalWatch
+from jade.signals import EXIT_INTERRUPTED, SIGNAL, STOP_FILE, WISH, SignalWatch
 from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -199,6 +200,8 @@ class Session:
         if watch.received == signal.SIGTERM and self._loggers.is_stop_wanted():
             # So an agent ends a trial whose sweep has seen enough of it.
             return STOPPED, 0, f"{WISH} ({watch.received.name})"
+        if watch.received == signal.SIGTERM and _is_enough():
+            return STOPPED, 0, "the sweep, which has seen enough of it"
         return PREEMPTED, watch.exit_code, watch.cause
 
     def _upload_model(self) -> None:
@@ -281,6 +284,12 @@ class Session:
         if self._record is None:
             raise AssertionError("the run has no directory yet")
         return self._record
+
+
+def _is_enough() -> bool:
+    """Tell whether a local sweep wants an end, and not room: then it has written a file."""
+    path = os.environ.get(STOP_FILE)
+    return bool(path) and Path(str(path)).is_file()
 
 
 def _progress(snapshot: Snapshot) -> dict[str, Any]:

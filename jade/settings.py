@@ -126,7 +126,7 @@ class Settings:
         metavar="auto|RUN",
         group=OUTPUT,
         help="auto: continue the newest unfinished run of this configuration, or start one; RUN: "
-        "continue this directory or id; amounts such as --epochs are totals",
+        "continue this directory or id, or run on W&B; amounts such as --epochs are totals",
     )
     run_name: str | None = _setting(metavar="TEXT", group=OUTPUT, help="name shown for the run")
     checkpoint_every: str | None = _setting(

@@ -19,6 +19,8 @@ AGENT = "JADE_AGENT"
 # What a run is said to be stopped by, until somebody knows better.
 SIGNAL = "a signal"
 WISH = "the wish of W&B"
+# Names a file; if it exists, SIGTERM means that a sweep has seen enough of the run.
+STOP_FILE = "JADE_STOP_FILE"
 
 
 class SignalWatch:

@@ -22,6 +22,8 @@ PARTNERS = (
 # How far is looked for what is held by something else: in objects within objects, but not in data.
 MAX_OBJECTS = 1000
 SHORT = 64
+# What holds nothing, and is most of what objects hold.
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 # What optimizers of torch keep for each parameter in its own shape.
 SHAPED_LIKE_PARAMETER = ("exp_avg", "momentum_buffer", "square_avg", "sum", "prev")
 
@@ -86,10 +88,14 @@ def _search(
                 seen.add(id(item))
                 yield path, item
                 continue
-            parts = [(f"{path}.{key}" if path else key, part) for key, part in _parts(item)]
+            parts = list(_parts(item))
             if parts:
                 seen.add(id(item))
-                below += parts
+                below += [
+                    (f"{path}.{key}" if path else key, part)
+                    for key, part in parts
+                    if type(part) not in ATOMS
+                ]
         level = below
 
 

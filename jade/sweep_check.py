@@ -1,6 +1,7 @@
 """Check a sweep before its first run starts: each point resolved, its networks built."""
 
 import os
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from jade.file_tree import RememberedTrees
 from jade.meta_build import Built, MetaBuilder
 from jade.overrides import Override
 from jade.resolve import Resolved, resolve
-from jade.sweep import Point, Sweep, sample_of, telling_points
+from jade.sweep import LocalGrid, Point, Sweep, telling_points
 
 # A larger grid is checked at some of its points only, unless more are asked for.
 LARGEST_GRID = 2000
@@ -88,8 +89,14 @@ def _some_points(sweep: Sweep, num_samples: int) -> Iterator[Point]:
     """Yield points with every value of each list and the ends of ranges, then random ones."""
     seen: set[str] = set()
     grid = sweep.grid
-    drawn = (sample_of(sweep.parameters, index) for index in range(num_samples))
-    for points in (telling_points(sweep.parameters), drawn):
+    if isinstance(grid, LocalGrid):
+        # Not every combination of values is a point: zip, when and cases say which are.
+        telling: Iterator[Point] = iter(())
+        drawn = iter(random.Random(0).sample(list(grid), num_samples))  # noqa: S311
+    else:
+        telling = iter(()) if sweep.local.shapes_points else telling_points(sweep.parameters)
+        drawn = (sweep.draw(index) for index in range(num_samples))
+    for points in (telling, drawn):
         for point in points:
             if str(point) not in seen:
                 seen.add(str(point))
@@ -115,14 +122,43 @@ def check_sweep(
     return _SweepCheck(sweep, arguments).run(num_samples, on_point)
 
 
-class _SweepCheck:
-    """Checks points one after another; files are parsed and classes indexed once."""
+class PointResolver:
+    """Resolves points one after another; files are parsed and classes indexed once.
 
-    def __init__(self, sweep: Sweep, arguments: Sequence[Override]) -> None:
-        self._sweep = sweep
+    Args:
+        arguments: What all points have in common.
+    """
+
+    def __init__(self, arguments: Sequence[Override]) -> None:
         self._arguments = list(arguments)
         self._trees = RememberedTrees()
         self._indices: dict[tuple[Path, ...], ClassIndex] = {}
+
+    def resolve(self, point: Point) -> Resolved:
+        """Resolve the configuration of a point.
+
+        Raises:
+            ConfigError: The point cannot run.
+        """
+        overrides = [*self._arguments, *point.overrides()]
+        sources = Sources(arguments=overrides, environ=dict(os.environ), load_tree=self._trees)
+        configuration: Configuration = load(sources)
+        with exported(configuration.environ):
+            return resolve(configuration, find_problems, make_index=self._make_index)
+
+    def _make_index(self, roots: Sequence[Path], folder: Path, fence: Fence | None) -> ClassIndex:
+        key = tuple(roots)
+        if key not in self._indices:
+            self._indices[key] = RememberedClasses(roots, folder, fence)
+        return self._indices[key]
+
+
+class _SweepCheck:
+    """Checks points one after another."""
+
+    def __init__(self, sweep: Sweep, arguments: Sequence[Override]) -> None:
+        self._sweep = sweep
+        self._resolver = PointResolver(arguments)
         self._builder = MetaBuilder()
         self._impossible: dict[str, Impossible] = {}
         self._report = SweepReport(notes=list(sweep.notes))
@@ -143,7 +179,7 @@ class _SweepCheck:
 
     def _check(self, point: Point) -> None:
         try:
-            resolved = self._resolve(point)
+            resolved = self._resolver.resolve(point)
         except ConfigError as error:
             for text in error.problems or (str(error),):
                 self._blame(text, text, point)
@@ -170,19 +206,6 @@ class _SweepCheck:
 
     def _blame(self, sort: str, reason: str, point: Point) -> None:
         self._impossible.setdefault(sort, Impossible(reason)).points.append(point)
-
-    def _resolve(self, point: Point) -> Resolved:
-        overrides = [*self._arguments, *point.overrides()]
-        sources = Sources(arguments=overrides, environ=dict(os.environ), load_tree=self._trees)
-        configuration: Configuration = load(sources)
-        with exported(configuration.environ):
-            return resolve(configuration, find_problems, make_index=self._make_index)
-
-    def _make_index(self, roots: Sequence[Path], folder: Path, fence: Fence | None) -> ClassIndex:
-        key = tuple(roots)
-        if key not in self._indices:
-            self._indices[key] = RememberedClasses(roots, folder, fence)
-        return self._indices[key]
 
     def _check_metric(self, resolved: Resolved, built: Built) -> None:
         """Compare the metric with what a run logs; what only a run can tell is a note."""

@@ -14,19 +14,16 @@ from jade.errors import ConfigError, NetworkError, RunInUseError
 from jade.lock import RunLock
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
+from jade.loggers.saved_log import SavedLog
 from jade.loggers.wandb_logger import WandbLogger
-from jade.metrics_table import STEP, MetricsTable
 from jade.publisher import LEVELS, PREFIX, Publisher
 from jade.remote.client import Client, as_mapping
 from jade.remote.download import Downloads, RemoteFile
 from jade.remote.reference import RunReference
 from jade.run_dir import FINISHED, PREEMPTED, RUNNING, STOPPED, RunDir
 from jade.runs import CRASHED, load_run_summary
-from jade.saved_media import SavedMedia, list_media
 from jade.saved_runs import is_same, list_checkpoints, load_config, read_json
 
-# What W&B calls the project of runs that were started without one.
-NO_PROJECT = "uncategorized"
 # Settings of the sweep or the run that happens to be in the environment, which is not this one.
 NOT_OURS = ("WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH", "WANDB_RUN_ID", "WANDB_RESUME")
 # What would be said of this process and this machine, which never trained the run.
@@ -97,9 +94,7 @@ class Sync:
         named = level or self._config.get("upload") or DEFAULT_LEVEL
         self._level = named if named in LEVELS else DEFAULT_LEVEL
         self._status = read_json(directory.status_file)
-        rows = MetricsTable.load(directory.metrics).records()
-        self._rows = {int(row.pop(STEP)): row for row in rows if STEP in row}
-        self._media = list_media(directory)
+        self._log = SavedLog(directory.root)
 
     def run(self, client: Client) -> Synced:
         """Send what W&B does not have.
@@ -126,7 +121,7 @@ class Sync:
         if found is not None:
             with client.asking(f"history of {self._directory.run_id}"):
                 last = int(found.lastHistoryStep)
-        steps = sorted({*self._rows, *(item.step for item in self._media)})
+        steps = self._log.steps
         missing = [step for step in steps if step > last]
         self._warn_of_gaps(found, [step for step in steps if step <= last], last)
         if found is not None and not missing and self._is_current(found, files):
@@ -135,7 +130,7 @@ class Sync:
 
     def _find(self, client: Client) -> Any:
         """Find the run on W&B; None if it is not there yet."""
-        place = account.entity(self._environ), account.project(self._environ) or NO_PROJECT
+        place = account.entity(self._environ), account.project(self._environ) or account.NO_PROJECT
         try:
             return client.find_run(RunReference(*place, self._directory.run_id))
         except ConfigError:
@@ -200,28 +195,15 @@ class Sync:
                 f"{self._directory.run_id} was not sent: W&B at {account.base_url(self._environ)} "
                 "cannot be reached any more."
             )
-        media = [item for item in self._media if item.step in set(steps)]
         url = str(destination.url)
-        self._replay(destination, steps, media)
+        num_media = self._log.replay(destination, steps)
         for name, path in files.items():
             destination.upload(path, name)
         destination.summarize(_with_numbers(read_json(self._directory.summary)))
         if self._state == PREEMPTED:
             destination.mark_preempting()
         destination.finish(self._exit_code)
-        return Synced(self._directory.run_id, url, len(steps), len(media), len(files), is_new)
-
-    def _replay(
-        self, destination: Logger, steps: Sequence[int], media: Sequence[SavedMedia]
-    ) -> None:
-        by_step: dict[int, list[SavedMedia]] = {}
-        for item in media:
-            by_step.setdefault(item.step, []).append(item)
-        for step in steps:
-            for item in by_step.get(step, ()):
-                destination.log_media(item.name, item.load(), item.path, step)
-            if step in self._rows:
-                destination.log(self._rows[step], step)
+        return Synced(self._directory.run_id, url, len(steps), num_media, len(files), is_new)
 
     def _describe(self) -> RunInfo:
         config = self._config

@@ -67,9 +67,9 @@ class Timetable:
         """Return the second of training at which something is due next."""
         return min((at for unit, at in self._pending() if unit == SECONDS), default=None)
 
-    def _pending(self) -> Iterator[tuple[str, float]]:
-        yield from ((schedule.every.unit, schedule.next_at) for schedule in self.schedules())
-        yield from ((limit.unit, limit.number) for limit in self.limits)
+    def _pending(self) -> list[tuple[str, float]]:
+        due = [(schedule.every.unit, schedule.next_at) for schedule in self.schedules()]
+        return due + [(limit.unit, limit.number) for limit in self.limits]
 
     def fraction_done(self, clock: Clock, iterations_per_epoch: int | None) -> float | None:
         """Return the share of the training that is done, by the limit that is nearest."""

@@ -156,6 +156,8 @@ class _PostponedModule(types.ModuleType):
     # Here rather than in the module: what is in there belongs to the real package.
     pending: ClassVar["_PostponedImport"]
     graph_break = _GraphBreak()
+    # A module looks in two more places, which here are empty: each step would pay for that.
+    __getattribute__ = object.__getattribute__
 
     def __getattr__(self, name: str) -> Any:
         pending = _PostponedModule.pending

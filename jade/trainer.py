@@ -56,6 +56,13 @@ class Trainer(nn.Module):
         self._own_names: frozenset[str] = frozenset()
         self._own_names = frozenset(vars(self))
 
+    def __getattr__(self, name: str) -> Any:
+        # Every step asks for networks: torch finds them, too, but in more time.
+        try:
+            return self.__dict__["_modules"][name]
+        except KeyError:
+            return super().__getattr__(name)
+
     # What a user writes
 
     def initialize(self, **params: Any) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sys
 import time
 
 import numpy as np
@@ -287,3 +288,33 @@ def test_workers_that_take_long_are_not_waited_for(tmp_path):
     feed.close()
     assert not worker.is_alive()
     assert not list(tmp_path.iterdir())
+
+
+class Asked(Dataset):
+    """Knows which modules have read it."""
+
+    def __init__(self):
+        self.readers = set()
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        self.readers.add(sys._getframe(1).f_globals["__name__"].partition(".")[0])
+        return index
+
+
+def test_dataset_that_draws_nothing_is_left_to_torch_after_the_first_epoch():
+    loader = DataLoader(Asked(), 3, shuffle=True)
+    seed_everything(5)
+    expected = [[batch.tolist() for batch in loader] for _ in range(3)]
+
+    seed_everything(5)
+    feed = make_feed(loader, 7)
+    used, readers = [], []
+    for epoch in range(3):
+        loader.dataset.readers.clear()
+        used.append([batch.tolist() for batch in feed.start(epoch)])
+        readers.append(set(loader.dataset.readers))
+    assert used == expected
+    assert readers == [{"jade"}, {"torch"}, {"torch"}]

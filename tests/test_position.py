@@ -1,12 +1,16 @@
 """Facts about the place in an epoch."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, RandomSampler, Sampler
 
 from jade.errors import CheckpointError
 from jade.position import Position
 from jade.schedule import Clock
+from jade.seeding import seed_everything
 
 
 def test_state_holds_the_generators_of_a_loader_between_epochs_too():
@@ -51,3 +55,57 @@ def test_sampler_that_counts_epochs_goes_on_counting():
     loader.sampler.epoch = 0
     Position(Clock(), loader, 0).load_state_dict(state, loader)
     assert loader.sampler.epoch == 5
+
+
+class Drawn(Sampler):
+    """Draws the order of an epoch by a function of any library."""
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def __iter__(self):
+        return iter(self.draw())
+
+
+@pytest.mark.parametrize(
+    "make_sampler",
+    [
+        lambda: Drawn(lambda: np.random.permutation(8).tolist()),
+        lambda: Drawn(lambda: random.sample(range(8), 8)),
+        lambda: Drawn(lambda: torch.randperm(8).tolist()),
+        lambda: RandomSampler(range(8)),
+    ],
+    ids=["numpy", "python", "torch", "torch's own"],
+)
+def test_epoch_goes_on_whatever_its_sampler_draws_from(make_sampler):
+    def make(clock):
+        loader = DataLoader(range(8), 2, sampler=make_sampler())
+        return loader, Position(clock, loader, 0)
+
+    seed_everything(3)
+    clock = Clock()
+    loader, position = make(clock)
+    # The second epoch: what the first one has found out decides how it is read.
+    list(position.start_epoch(loader))
+    position.end_epoch()
+    batches = position.start_epoch(loader)
+    next(batches)
+    clock.iterations = 1
+    state = position.state_dict(loader)
+    rest = [batch.tolist() for batch in batches]
+
+    seed_everything(4)
+    loader, position = make(clock)
+    position.load_state_dict(state, loader)
+    assert [batch.tolist() for batch in position.start_epoch(loader)] == rest
+
+
+def test_epoch_that_torch_orders_does_not_look_at_other_generators():
+    def beginning(sampler):
+        loader, clock = DataLoader(range(8), 2, sampler=sampler), Clock()
+        position = Position(clock, loader, 0)
+        next(position.start_epoch(loader))
+        return position.state_dict(loader)["beginning"]["rng"]
+
+    assert "numpy" not in beginning(RandomSampler(range(8)))
+    assert "numpy" in beginning(Drawn(lambda: np.random.permutation(8).tolist()))

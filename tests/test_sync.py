@@ -246,7 +246,7 @@ def test_server_that_is_away_is_said_and_nothing_is_left(run, wandb_online, monk
     before = sorted(run.rglob("*"))
     wandb_online.close_door()
     assert main(["sync", run.name]) == 1
-    assert "does not answer within 2 s" in capsys.readouterr().err
+    assert "W&B at http://127.0.0.1" in capsys.readouterr().err
     assert sorted(run.rglob("*")) == before
 
 
@@ -283,3 +283,23 @@ def test_run_that_was_online_all_the_time_needs_nothing(trained, wandb_online, c
     assert main(["sync", run.name]) == 0
     assert "W&B has all of it" in capsys.readouterr().out
     assert starts(wandb_online) == before
+
+
+def test_run_that_could_not_reach_the_server_is_brought_there_later(
+    trained, wandb_online, monkeypatch, capsys
+):
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "2")
+    wandb_online.close_door()
+    run = trained("--wandb=online", "--log_loss_every=1 iteration")
+    wandb_online.open_door()
+    assert main(["sync", run.name]) == 0
+    served = wandb_online.runs[run.name]
+    assert (rows_on(served), served.state) == (rows_of(run), "finished")
+
+
+def test_run_recorded_offline_is_brought_there_without_the_folder_of_wandb(trained, wandb_online):
+    run = trained("--wandb=offline", "--log_loss_every=1 iteration")
+    for path in sorted((run / "wandb").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    assert main(["sync", run.name]) == 0
+    assert rows_on(wandb_online.runs[run.name]) == rows_of(run)

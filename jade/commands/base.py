@@ -5,7 +5,7 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jade.command_line import ArgumentParser, add_settings, collect_overrides
@@ -92,11 +92,18 @@ def parse_all(parser: argparse.ArgumentParser, tokens: Sequence[str]) -> argpars
     return namespace
 
 
-def load_configuration(overrides: "Sequence[Override]") -> "Configuration":
-    """Load the configuration that the arguments of a command describe."""
+def load_configuration(
+    overrides: "Sequence[Override]", variables: "Mapping[str, str] | None" = None
+) -> "Configuration":
+    """Load the configuration that the arguments of a command describe.
+
+    Args:
+        overrides: What the arguments say.
+        variables: Are set in its environment, whatever that says.
+    """
     from jade.config import Sources, load
 
-    return load(Sources(arguments=overrides, environ=dict(os.environ)))
+    return load(Sources(arguments=overrides, environ={**os.environ, **(variables or {})}))
 
 
 def read_configuration(namespace: argparse.Namespace, rest: Sequence[str]) -> "Configuration":

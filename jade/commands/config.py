@@ -1,16 +1,10 @@
 """Print the resolved configuration with the source of each value."""
 
 import argparse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from jade.commands import COMMANDS
 from jade.commands.base import make_run_parser, parse, read_configuration
-
-if TYPE_CHECKING:
-    from jade.resolve import Resolved
-
-SOURCE_COLUMN = 48
+from jade.commands.confirmation import with_sources
 
 
 def main(tokens: list[str], program: str) -> int:
@@ -39,19 +33,5 @@ def main(tokens: list[str], program: str) -> int:
     for text in (*configuration.warnings, *configuration.notices):
         print(f"# {text}")
     text = render(resolved.expanded if namespace.expanded else resolved.frozen)
-    print("\n".join(_with_sources(text, resolved)) if namespace.sources else text.rstrip("\n"))
+    print("\n".join(with_sources(text, resolved)) if namespace.sources else text.rstrip("\n"))
     return 0
-
-
-def _with_sources(text: str, resolved: "Resolved") -> Iterator[str]:
-    """Write behind each line where its value comes from."""
-    from jade.overrides import leaves
-    from jade.yaml_file import parse as parse_yaml
-
-    written = parse_yaml(text, "the configuration")
-    comments = {
-        written.origins[path].line: resolved.origin_of(path) for path, _ in leaves(written.values)
-    }
-    for number, line in enumerate(text.splitlines(), start=1):
-        comment = comments.get(number)
-        yield f"{line:<{SOURCE_COLUMN}}  # {comment}" if comment else line

@@ -79,9 +79,9 @@ def _configure(namespace: argparse.Namespace, rest: list[str]) -> "Configuration
     if namespace.total is not None:
         total = parse_amount(namespace.total, "--total", zero=True)
     root = getattr(namespace, "experiments_root", None)
-    directory = bring_here(namespace.run, Path(root) if root else None)
+    directory, variables = bring_here(namespace.run, Path(root) if root else None)
     overrides = continue_run(directory, collect_overrides(namespace, rest), total)
     started_in = read_json(directory.provenance).get("directory")
     if started_in not in (None, str(Path.cwd())):
         print(f"note: the run was started in {started_in}; relative paths are tried from here.")
-    return load_configuration(overrides)
+    return load_configuration(overrides, variables)

@@ -45,8 +45,12 @@ def show_report(sweep: "Sweep", report: "SweepReport") -> None:
     for text, count in report.untried.items():
         every = count == report.num_points
         print(f"note: not tried{'' if every else f' at {count} points'}: {text}")
+    if sweep.only_local:
+        named = ", ".join(sweep.only_local)
+        print(f"note: only `jade sweep run` heeds the section jade ({named}); W&B ignores it.")
     print(f"{sweep.path}: {describe_size(sweep)}")
-    print(f"swept: {', '.join(parameter.key for parameter in sweep.parameters)}")
+    keys = [p.key for p in sweep.parameters] + [k for case in sweep.local.cases for k in case]
+    print(f"swept: {', '.join(dict.fromkeys(keys))}")
     checked = "all" if report.is_whole else "some"
     shown = [f"{report.num_points:,} points checked ({checked})"]
     if report.num_impossible:
@@ -61,14 +65,17 @@ def show_report(sweep: "Sweep", report: "SweepReport") -> None:
 def describe_size(sweep: "Sweep") -> str:
     """Say how many runs a sweep has."""
     cap = "" if sweep.run_cap is None else f", run_cap {sweep.run_cap:,}"
+    if sweep.local.repetitions > 1:
+        cap += f", each {sweep.local.repetitions} times"
     if sweep.grid is not None:
-        return f"grid of {sweep.grid.num_points:,} points{cap}: {_count(sweep.num_runs)}"
+        return f"grid of {sweep.grid.num_points:,} points{cap}: {_count_runs(sweep)}"
     if sweep.num_runs is None:
         return f"{sweep.method} without an end: stop it yourself, or set run_cap"
-    return f"{sweep.method}{cap}: {_count(sweep.num_runs)}"
+    return f"{sweep.method}{cap}: {_count_runs(sweep)}"
 
 
-def _count(number: int | None) -> str:
+def _count_runs(sweep: "Sweep") -> str:
+    number = (sweep.num_runs or 0) * sweep.local.repetitions
     return "1 run" if number == 1 else f"{number:,} runs"
 
 

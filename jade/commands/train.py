@@ -1,6 +1,7 @@
 """Train a model."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from jade.commands import COMMANDS
 from jade.commands.base import (
@@ -10,21 +11,41 @@ from jade.commands.base import (
     read_configuration,
     start_relay,
 )
+from jade.commands.confirmation import is_confirmed, show_configuration
 from jade.commands.outcome import show
 from jade.signals import SignalWatch
+
+if TYPE_CHECKING:
+    from jade.config import Configuration
 
 
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade train``."""
     # From the beginning: a signal may come while torch is being imported.
     with SignalWatch() as watch:
-        parsed = parse(make_run_parser(program, COMMANDS["train"]), tokens)
+        parser = make_run_parser(program, COMMANDS["train"])
+        parser.add_argument(
+            "--confirm", action="store_true", help="show the configuration, and wait for a yes"
+        )
+        parsed = parse(parser, tokens)
         if parsed is None:
             return 0
         configuration = read_configuration(*parsed)
+        if parsed[0].confirm and not _is_confirmed(configuration):
+            print("nothing was started")
+            return 0
         relay = start_relay(configuration)
         with importing_for_good():
             from jade.run import Circumstances, execute
 
         circumstances = Circumstances(command=sys.argv, watch=watch, relay=relay)
         return show(lambda: execute(configuration, circumstances))
+
+
+def _is_confirmed(configuration: "Configuration") -> bool:
+    from jade.envvars import exported
+    from jade.resolve import resolve
+
+    with exported(configuration.environ):
+        show_configuration(resolve(configuration))
+    return is_confirmed("Train this?")

@@ -9,7 +9,16 @@ from typing import Any
 
 import torch
 from torch._C import _remove_worker_pids
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from jade.alarm import Alarm
 from jade.feed.batch_rng import BatchRng
@@ -18,6 +27,14 @@ from jade.feed.source import Source, WorkerStart, pass_on
 from jade.in_memory import TensorLoader
 from jade.seeding import derive, isolated_rng
 
+# They draw from torch's generators, if they draw at all; a subclass may do anything.
+TORCH_SAMPLERS = (
+    SequentialSampler,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    DistributedSampler,
+)
 # How long workers may take to end.
 PATIENCE_S = 0.5
 
@@ -34,6 +51,8 @@ class Feed:
 
     # Whether making a batch moves the generators on that decide the order of the epoch.
     runs_ahead = False
+    # Whether nothing but torch's generators decides that order.
+    is_ordered_by_torch = False
 
     def __init__(self, loader: Any, seed: int) -> None:
         self.loader = loader
@@ -65,6 +84,8 @@ class Feed:
 class MemoryFeed(Feed):
     """The batches of JADE's own loader, which begins anywhere at once."""
 
+    is_ordered_by_torch = True
+
     def start(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
         batches: Iterator[Any] = self.loader.iterate(start_batch)
         return batches
@@ -91,7 +112,7 @@ class WorkerFeed(Feed):
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         self._batches = iter(self._copy)
-        if self.runs_ahead:
+        if self.runs_ahead or not self._rng.is_needed:
             return iter(self._batches)
         return self._isolated(self._batches, epoch)
 
@@ -151,8 +172,10 @@ class NumberedFeed(WorkerFeed):
 
     def __init__(self, loader: "DataLoader[Any]", seed: int) -> None:
         super().__init__(loader, seed)
+        self._plain = copy.copy(loader)
         is_batched = loader.batch_sampler is not None
         sampler_name = "batch_sampler" if is_batched else "sampler"
+        self.is_ordered_by_torch = _is_by_torch(self._attributes[sampler_name])
         self._numbering = Numbering(self._attributes[sampler_name])
         self._attributes[sampler_name] = self._numbering
         self._attributes["dataset"] = Source(
@@ -161,6 +184,10 @@ class NumberedFeed(WorkerFeed):
         self._attributes["collate_fn"] = pass_on
 
     def start(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
+        if not self.runs_ahead and not start_batch and not self._rng.is_needed:
+            # Nothing is left to do for us: what stands in between would only cost time.
+            self._batches = iter(self._plain)
+            return iter(self._batches)
         if self._keeps_workers:
             self._start_kept_workers()
         self._numbering.start = start_batch
@@ -202,6 +229,11 @@ class NumberedFeed(WorkerFeed):
                 generator.set_state(state)
             self._numbering.is_silent = False
         torch.empty((), dtype=torch.int64).random_(generator=self.loader.generator)
+
+
+def _is_by_torch(sampler: Any) -> bool:
+    inner = sampler.sampler if type(sampler) is BatchSampler else sampler
+    return type(inner) in TORCH_SAMPLERS
 
 
 class StatefulFeed(Feed):

@@ -1,1 +1,1 @@
-"""Launch trials: an agent of W&B, the processes that it starts, and what it checks before."""
+"""Launch trials: an agent of W&B, sweeps without a server, and the processes that they start."""

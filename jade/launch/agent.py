@@ -281,7 +281,8 @@ class Agent:
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now
-            self._report(f"W&B does not answer ({error}); asking again until it does.")
+            if not isinstance(error, AccessDeniedError):
+                self._report(f"W&B does not answer ({error}); asking again until it does.")
         if now - self._away_since > self._options.patience_s:
             away = render_duration(now - self._away_since)
             self._quit(f"W&B has not answered for {away}.", 1)
@@ -341,7 +342,7 @@ class Agent:
         elif self._launcher.is_warm:
             self._launcher.prepare(program)
         else:
-            program = _as_ordinary(program)
+            program = program.as_ordinary()
         self._launcher.start(trial.run_id, program, trial.output.fileno())
 
     def _make_trial(self, order: Order, slot: Slot) -> Trial:
@@ -392,13 +393,17 @@ class Agent:
     def _examine(self, seat: _Seat) -> None:
         """Find out, beside the other seats, whether it is this machine that fails."""
         seat.is_checking = True
-        threading.Thread(
-            target=lambda: self._events.put(
-                functools.partial(self._take_findings, seat, self._workplace.preflight.problems())
-            ),
-            name="jade-preflight",
-            daemon=True,
-        ).start()
+
+        def examine() -> None:
+            try:
+                found = self._workplace.preflight.problems()
+            except Exception as error:
+                # Nobody else would say that this seat is free again.
+                text = f"cannot be examined: {type(error).__name__}: {error}."
+                found = [Finding("machine", text, "Look at it.")]
+            self._events.put(functools.partial(self._take_findings, seat, found))
+
+        threading.Thread(target=examine, name="jade-preflight", daemon=True).start()
 
     def _take_findings(self, seat: _Seat, found: list[Finding]) -> None:
         seat.is_checking = False
@@ -456,10 +461,6 @@ class Agent:
         if text not in self._said:
             self._said.add(text)
             self._report(text)
-
-
-def _as_ordinary(program: Program) -> Program:
-    return Program(arguments=program.command, environ=program.environ, folder=program.folder)
 
 
 def _goal(metric: Any) -> str:

@@ -62,6 +62,8 @@ class Forked:
         """Take a place of our own: a process group, a folder, an environment, files, signals."""
         os.setpgid(0, 0)
         follow_to_death(self._parent)
+        if self._request.get("cores") and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self._request["cores"])
         with Path(os.devnull).open() as nothing:
             os.dup2(nothing.fileno(), 0)
         os.dup2(output, 1)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ class Launcher:
         log_path: Where the server writes what imports print.
         modules: What is imported before the first program starts.
         inherited: Open files that each program has, too.
+        environ: What the server has in its environment besides ours: what only counts when a
+            process begins, such as the settings of the allocator.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Launcher:
         log_path: Path,
         modules: Sequence[str] = WARM_MODULES,
         inherited: Sequence[int] = (),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        self._environ = {**os.environ, **(environ or {})}
         self._log_path = log_path
         self._modules = modules
         self._inherited = inherited
@@ -110,7 +114,7 @@ class Launcher:
             server.close()
 
     def _start_server(self) -> "_Server":
-        return _Server(self._log_path, self._modules, self._inherited, self._hear)
+        return _Server(self._log_path, self._modules, self._inherited, self._environ, self._hear)
 
     def _send(self, key: str) -> None:
         program, output = self._waiting[key]
@@ -175,6 +179,7 @@ class _Server:
         log_path: Path,
         modules: Sequence[str],
         inherited: Sequence[int],
+        environ: Mapping[str, str],
         hear: "Callable[[_Server, dict[str, Any]], None]",
     ) -> None:
         ours, theirs = socket.socketpair()
@@ -183,6 +188,7 @@ class _Server:
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jade.launch.warm_server", str(theirs.fileno()), *modules],
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

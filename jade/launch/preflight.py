@@ -76,18 +76,18 @@ class Preflight:
 def examine_folder(name: str, path: Path) -> Iterator[Finding]:
     """Try to write below a folder, which need not exist yet, and see how much space is left."""
     existing = path.absolute()
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
     try:
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(bytes(4096))
             file.flush()
             os.fsync(file.fileno())
+        free = shutil.disk_usage(existing).free
     except OSError as error:
         reason = error.strerror or error
         yield Finding(name, f"{path} cannot be written: {reason}.", "Free it, or name another one.")
         return
-    free = shutil.disk_usage(existing).free
     if free < LEAST_FREE_BYTES:
         yield Finding(
             name,
@@ -159,7 +159,15 @@ def _examine_data(
     configuration: Configuration, path: tuple[Any, ...], folder: Path
 ) -> Iterator[Finding]:
     where = configuration.where(path)
-    if folder.exists():
+    try:
+        is_there = folder.exists()
+    except OSError as error:
+        # Such as a file system whose server is gone.
+        yield Finding(
+            "data", f"{where}: {folder} cannot be reached: {error.strerror}.", "Mount it."
+        )
+        return
+    if is_there:
         yield Finding("data", f"{join_key(path)}: {folder} is there.")
     elif not _is_downloaded(configuration, path):
         yield Finding(

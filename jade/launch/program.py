@@ -4,9 +4,8 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ENV = "env"
 MODULE, FILE = "module", "file"
@@ -24,6 +23,7 @@ class Program:
         entry: The file or the module.
         arguments: What follows the entry; the whole command if it is another program.
         num_threads: How many threads torch uses, if that is not left to torch.
+        cores: Which cores it may use, if not all.
     """
 
     arguments: Sequence[str]
@@ -32,7 +32,7 @@ class Program:
     kind: str | None = None
     entry: str | None = None
     num_threads: int | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    cores: Sequence[int] = ()
 
     @property
     def command(self) -> list[str]:
@@ -43,18 +43,28 @@ class Program:
             return [sys.executable, str(self.entry), *self.arguments]
         return list(self.arguments)
 
+    def as_ordinary(self) -> "Program":
+        """Describe the same as a process that Python starts anew."""
+        return Program(
+            arguments=self.command, environ=self.environ, folder=self.folder, cores=self.cores
+        )
 
-def make_program(command: Sequence[str], environ: Mapping[str, str], folder: str) -> Program:
+
+def make_program(
+    command: Sequence[str], environ: Mapping[str, str], folder: str, cores: Sequence[int] = ()
+) -> Program:
     """Describe a command; one for this Python becomes a program that can be forked."""
     tokens, added = _strip_env(command)
     around = {**environ, **added}
     if not tokens:
-        return Program(arguments=command, environ=environ, folder=folder)
+        return Program(arguments=command, environ=environ, folder=folder, cores=cores)
     entry = _find_entry(tokens, around, folder)
     if entry is None:
-        return Program(arguments=command, environ=environ, folder=folder)
+        return Program(arguments=command, environ=environ, folder=folder, cores=cores)
     kind, name, rest = entry
-    return Program(kind=kind, entry=name, arguments=rest, environ=around, folder=folder)
+    return Program(
+        kind=kind, entry=name, arguments=rest, environ=around, folder=folder, cores=cores
+    )
 
 
 def _strip_env(command: Sequence[str]) -> tuple[list[str], dict[str, str]]:

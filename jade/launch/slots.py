@@ -1,5 +1,6 @@
 """The places that trials run in: devices, and how many trials share one."""
 
+import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,13 @@ class Slot:
         name: What people call it.
         device: Its device; ``auto`` leaves the choice to the trial.
         environ: What a trial that runs here has in its environment.
+        cores: Which cores it may use; empty means all.
     """
 
     name: str
     device: str
     environ: Mapping[str, str]
+    cores: tuple[int, ...] = ()
 
 
 def parse_devices(text: str, num_cuda: int = 0) -> list[str]:
@@ -70,6 +73,20 @@ def make_slots(
         # All devices first: a few trials spread over them.
         for number in range(1, per_device + 1)
         for device in devices
+    ]
+
+
+def share_cores(slots: Sequence[Slot]) -> list[Slot]:
+    """Give each slot cores of its own, if there are enough: threads then keep their caches."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(slots)
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // max(len(slots), 1)
+    if each == 0 or len(slots) == 1:
+        return list(slots)
+    return [
+        dataclasses.replace(slot, cores=tuple(cores[place * each : (place + 1) * each]))
+        for place, slot in enumerate(slots)
     ]
 
 

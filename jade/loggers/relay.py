@@ -1,6 +1,7 @@
 """Log to a destination that lives in a process of its own, so that training never waits for it."""
 
 import contextlib
+import io
 import logging
 import os
 import pickle
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jade.errors import ConfigError
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
+from jade.provenance import mask_secrets
 
 if TYPE_CHECKING:
     from jade.media import Media
@@ -28,6 +30,8 @@ START_TIMEOUT_S = 180.0
 # Longer than wandb itself takes to give up.
 FINISH_TIMEOUT_S = 360.0
 ASK_TIMEOUT_S = 10.0
+# What the other process does after its last word takes a moment, and longer on a busy machine.
+LEAVE_TIMEOUT_S = 10.0
 # After this time it is said what the run is waiting for.
 PATIENCE_S = 3.0
 # What the other process says.
@@ -40,6 +44,11 @@ STARTED, REFUSED, FAILED, STOP, ANSWER, SAID, FINISHED = (
     "said",
     "finished",
 )
+
+# The packages that the other process has, and whose values it can read.
+READABLE = ("builtins", "collections", "copyreg", "datetime", "jade", "numpy", "pathlib")
+# What the other process is to do: the name of a method, and its arguments.
+Call = tuple[str, tuple[Any, ...]]
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,7 +66,8 @@ class RelayProcess:
         self.outgoing = Connection(ours_out, readable=False)
         self.incoming = Connection(ours_in, writable=False)
         self._popen: subprocess.Popen[bytes] | None = None
-        # Whether wandb was imported here before any code of the user was.
+        # By JADE itself: no code of the user has been imported yet.
+        self.has_wandb = "wandb" in sys.modules
         self.is_fork = _is_warm()
         if self.is_fork:
             self.pid = _fork(theirs_in, theirs_out, (ours_in, ours_out), environ)
@@ -166,7 +176,7 @@ class Relay(Logger):
         self._requested = mode
         self._environ = environ
         self._process = process
-        self._messages: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._messages: deque[Call] = deque()
         self._wake = threading.Event()
         self._hurry = threading.Event()
         self._is_closing = False
@@ -188,7 +198,8 @@ class Relay(Logger):
         self._receiver = threading.Thread(target=self._receive, name="jade-relay-in", daemon=True)
         self._sender.start()
         self._receiver.start()
-        self._post("start", self._requested, dict(self._environ), os.getpid(), sys.argv, run)
+        argv = mask_secrets(sys.argv)
+        self._post("start", self._requested, dict(self._environ), os.getpid(), argv, run)
         self._console.start()
         if self.mode == "offline":
             # Nothing can be refused, so there is nothing to wait for.
@@ -207,6 +218,8 @@ class Relay(Logger):
         raise RuntimeError(text)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
+        if self._is_gone:
+            return
         self._messages.append(("log", (dict(metrics), step)))
         if not self._wake.is_set():
             self._wake.set()
@@ -260,13 +273,15 @@ class Relay(Logger):
                 self._warn_of_loss(str(self._answers.get(FINISHED) or "its process is gone"))
         self._process = None
         process.close()
-        process.wait(1.0)
+        process.wait(LEAVE_TIMEOUT_S)
 
     # Between the processes
 
     def _post(self, call: str, *arguments: Any) -> None:
-        self._messages.append((call, arguments))
-        self._wake.set()
+        # Nobody would take it away any more.
+        if not self._is_gone:
+            self._messages.append((call, arguments))
+            self._wake.set()
 
     def _flush(self) -> None:
         self._hurry.set()
@@ -291,18 +306,19 @@ class Relay(Logger):
             if batch and batch[-1][0] == "finish":
                 return
 
-    def _deliver(self, batch: list[tuple[str, tuple[Any, ...]]]) -> bool:
+    def _deliver(self, batch: list[Call]) -> bool:
         process = self._process
         try:
-            if process is not None and batch:
-                # Not send(): its pickler, which knows sockets and locks, is slower.
-                process.outgoing.send_bytes(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL))
+            contents = [_pack(batch)] if batch else []
+        except Exception:
+            contents = list(_pack_each(batch))
+        try:
+            for content in contents:
+                if process is not None:
+                    process.outgoing.send_bytes(content)
         except (OSError, ValueError) as error:
             self._note_end(str(error))
             return False
-        except Exception as error:
-            # Something that is no plain value: this thread must live for all that comes after it.
-            _LOG.warning("W&B: %d calls are lost: %s", len(batch), error)
         return process is not None
 
     def _receive(self) -> None:
@@ -317,6 +333,9 @@ class Relay(Logger):
                 _LOG.log(level, "%s", text)
             elif kind == STOP and self._report_stop is not None:
                 self._report_stop()
+            elif kind in (REFUSED, FAILED) and self.mode == "offline":
+                # Nobody waits for that answer.
+                _LOG.warning("W&B is left out, it cannot start: %s", value)
             with self._heard:
                 self._answers[kind] = value
                 self._heard.notify_all()
@@ -355,6 +374,38 @@ class Relay(Logger):
                     _LOG.info("%s ...", text)
                     said = deadline
                 self._heard.wait(min(deadline, said) - now)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles what can be read by a process that has none of the user's modules."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Turn what is no plain value into one: an enumeration as a name, an object in a table."""
+        owner = getattr(value, "__module__", None) or type(value).__module__
+        if str(owner).partition(".")[0] in READABLE:
+            return NotImplemented
+        if isinstance(value, str):
+            return str, (str.__str__(value),)
+        for kind in (int, float):
+            if isinstance(value, kind):
+                return kind, (kind(value),)
+        return str, (str(value),)
+
+
+def _pack(calls: Sequence[Call]) -> bytes:
+    # Not by the connection: its pickler, which knows sockets and locks, is slower.
+    buffer = io.BytesIO()
+    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(calls)
+    return buffer.getvalue()
+
+
+def _pack_each(calls: Iterable[Call]) -> Iterator[bytes]:
+    """Pickle calls one by one; those that cannot be pickled are lost."""
+    for call in calls:
+        try:
+            yield _pack([call])
+        except Exception as error:
+            _LOG.warning("W&B: a call of %s is lost: %s", call[0], error)
 
 
 class _Console:

@@ -1,8 +1,10 @@
 """The other end of a relay: receive what training logs, and hand it to W&B."""
 
 import contextlib
+import io
 import logging
 import os
+import pickle
 import queue
 import sys
 import threading
@@ -27,9 +29,7 @@ class _Server:
         self._incoming = Connection(incoming, writable=False)
         self._outgoing = Connection(outgoing, readable=False)
         self._lock = threading.Lock()
-        self._batches: queue.SimpleQueue[list[tuple[str, tuple[Any, ...]]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._batches: queue.SimpleQueue[list[relay.Call] | None] = queue.SimpleQueue()
         self._logger: WandbLogger | None = None
         self._num_failures = 0
         self._last_problem = ""
@@ -57,8 +57,15 @@ class _Server:
     def _read(self) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                self._batches.put(self._incoming.recv())
+                self._receive(self._incoming.recv_bytes())
         self._batches.put(None)
+
+    def _receive(self, content: bytes) -> None:
+        try:
+            self._batches.put(pickle.loads(content))  # noqa: S301
+        except Exception as error:
+            # Whatever it is, there is more to read.
+            self._note_failure("what was sent", error)
 
     def _tick(self) -> None:
         if self._logger is not None:
@@ -70,8 +77,7 @@ class _Server:
         elif self._logger is None:
             return
         elif call == "console":
-            # wandb takes it from there.
-            sys.stdout.write(*arguments)
+            self._attempt(_print, *arguments)
         elif call == "is_stop_wanted":
             self._tell(relay.ANSWER, self._logger.is_stop_wanted())
         else:
@@ -87,7 +93,7 @@ class _Server:
         try:
             logger = WandbLogger(mode, environ, pid=pid)
             logger.on_stop_wish(lambda: self._tell(relay.STOP, None))
-            logger.start(run)
+            logger.open(run)
         except ConfigError as error:
             self._tell(relay.REFUSED, str(error))
         except Exception as error:
@@ -95,16 +101,21 @@ class _Server:
         else:
             self._logger = logger
             self._tell(relay.STARTED, logger.mode)
+            # Training need not wait for that.
+            self._attempt(logger.catch_up, run)
 
     def _attempt(self, call: Any, *arguments: Any) -> None:
         try:
             call(*arguments)
         except Exception as error:
-            self._num_failures += 1
-            self._last_problem = f"{type(error).__name__}: {error}"
-            if self._num_failures == 1:
-                text = f"W&B: {call.__name__} failed, training goes on (said once): "
-                self._tell(relay.SAID, (logging.WARNING, text + self._last_problem))
+            self._note_failure(call.__name__, error)
+
+    def _note_failure(self, what: str, error: Exception) -> None:
+        self._num_failures += 1
+        self._last_problem = f"{type(error).__name__}: {error}"
+        if self._num_failures == 1:
+            text = f"W&B: {what} failed, training goes on (said once): {self._last_problem}"
+            self._tell(relay.SAID, (logging.WARNING, text))
 
     def _finish(self, exit_code: int) -> None:
         if self._logger is not None:
@@ -115,6 +126,12 @@ class _Server:
     def _tell(self, kind: str, value: Any) -> None:
         with self._lock, contextlib.suppress(OSError):
             self._outgoing.send((kind, value))
+
+
+def _print(text: str) -> None:
+    """Print what training has printed, for wandb to take it from there."""
+    # Streams for errors take what is no text, such as the names of some files.
+    sys.stdout.write(text.encode(errors="backslashreplace").decode())
 
 
 class _Teller(logging.Handler):
@@ -136,6 +153,9 @@ def serve(incoming: int, outgoing: int) -> None:
         os.nice(NICENESS)
     # What training prints is printed here once more, for wandb to see.
     os.environ.setdefault("WANDB_CONSOLE", "wrap")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Whatever the streams of training can print, this one can.
+        sys.stdout.reconfigure(encoding="utf-8")
     shared_service.adopt()
     # Now: training is importing torch, and has nothing to say yet.
     import wandb

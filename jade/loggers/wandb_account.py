@@ -13,6 +13,8 @@ from jade.errors import ConfigError, suggest
 
 MODES = ("auto", "online", "offline", "disabled")
 INSTALL = "pip install 'jade-trainer[wandb]'"
+# What W&B calls the project of runs that were started without one.
+NO_PROJECT = "uncategorized"
 
 # Where W&B was before it moved; a login for it still holds.
 _FORMER_URL = "https://api.wandb.ai"

@@ -4,14 +4,20 @@ import html
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jade.errors import ConfigError
 from jade.loggers import wandb_account as account
+from jade.loggers import wandb_questions
 from jade.loggers.base import Logger, RunInfo
+from jade.loggers.saved_log import SavedLog
+from jade.loggers.turn import Turn
 from jade.loggers.uploads import Uploads
+from jade.run_dir import RunDir
+from jade.saved_runs import is_same
 from jade.whole_file import copy_whole
 
 if TYPE_CHECKING:
@@ -19,14 +25,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _STEP = "iteration"
-ASK_TIMEOUT_S = 5
 REFUSED_KEY = ("error 401", "not logged in", "invalid api key", "unauthorized")
 REFUSED_RUN = ("error 403", "error 404", "permission denied", "forbidden", "not found")
-STOP_QUERY = """
-query RunStopped($entity: String, $project: String, $run: String!) {
-    project(name: $project, entityName: $entity) { run(name: $run) { shouldStop stopped } }
-}
-"""
+# How long an earlier process may take to bring what it has to W&B.
+TURN_TIMEOUT_S = 60.0
 # Each holds unless its variable (WANDB_INIT_TIMEOUT, ...) is set. The timeouts keep a server that
 # does not answer from holding up the start and the end of a run.
 _SETTINGS = {
@@ -66,10 +68,16 @@ class WandbLogger(Logger):
         # The run that is being finished: it still takes files, but nothing is logged any more.
         self._finishing: Any = None
         self._uploads = Uploads(self._send)
+        self._turn: Turn | None = None
         self._is_stop_wanted = False
         self._report_stop: Callable[[], None] = _do_nothing
 
     def start(self, run: RunInfo) -> None:
+        self.open(run)
+        self.catch_up(run)
+
+    def open(self, run: RunInfo) -> None:
+        """Open the run on W&B, as far as that takes no longer if it is a long one."""
         if self.mode == "disabled":
             if self._is_fallback:
                 _LOG.warning("W&B is off, the package wandb is not installed: %s.", account.INSTALL)
@@ -77,6 +85,9 @@ class WandbLogger(Logger):
         for hint in account.misspelled(self._environ, account.known_variables()):
             _LOG.warning(hint)
         run.directory.mkdir(parents=True, exist_ok=True)
+        if self.mode == "online":
+            self._refuse_another(run)
+            self._wait_for_turn(run)
         try:
             self._run = self._init(run)
         except _unreachable() as error:
@@ -86,6 +97,24 @@ class WandbLogger(Logger):
         self._run.define_metric("*", step_metric=_STEP)
         self._first_step = getattr(self._run, "starting_step", 0)
         self._announce()
+
+    def catch_up(self, run: RunInfo) -> None:
+        """Log what W&B lacks of a run that is continued: it takes nothing before its last step.
+
+        It was on its way when the run was cut off, or was logged while W&B was away.
+        """
+        if self.mode != "online" or run.resumed_at is None:
+            return
+        log = SavedLog(run.directory)
+        missing = [step for step in log.steps if self._first_step <= step <= run.resumed_at]
+        if missing:
+            _LOG.info(
+                "W&B gets what it lacks: iterations %d to %d (%d rows).",
+                missing[0],
+                missing[-1],
+                len(missing),
+            )
+            log.replay(self, missing)
 
     @property
     def url(self) -> str | None:
@@ -137,17 +166,57 @@ class WandbLogger(Logger):
     def is_stop_wanted(self) -> bool:
         if not self._is_stop_wanted and self._environ.get("WANDB_SWEEP_ID"):
             # The agent's signal may be here before W&B's next answer.
-            self._is_stop_wanted = self._run is not None and self._ask_whether_to_stop()
+            run = self._run
+            self._is_stop_wanted = run is not None and wandb_questions.should_stop(
+                run.entity, run.project, run.id
+            )
         return self._is_stop_wanted
 
     def finish(self, exit_code: int) -> None:
         run, self._run = self._run, None
-        if run is None:
-            return
+        try:
+            if run is not None:
+                self._finish(run, exit_code)
+        finally:
+            if self._turn is not None:
+                self._turn.give_back()
+
+    def _finish(self, run: Any, exit_code: int) -> None:
         if self.mode == "online":
             self._finishing = run
             self._uploads.send_all()
         run.finish(exit_code=exit_code)
+        shutil.rmtree(_copies_in(Path(run.dir)), ignore_errors=True)
+
+    def _refuse_another(self, run: RunInfo) -> None:
+        """Refuse an id that somebody has chosen if W&B has another run of it.
+
+        That one would get this configuration, and none of the steps that it already has.
+        """
+        environ = self._environ
+        is_chosen = bool(environ.get("WANDB_RUN_ID")) and not environ.get("WANDB_SWEEP_ID")
+        if run.resumed_at is not None or not is_chosen:
+            return
+        place = account.entity(environ), account.project(environ) or account.NO_PROJECT
+        known = wandb_questions.known_config(*place, run.run_id)
+        if known.get("model") and not is_same(known, _plain(run.config)):
+            raise ConfigError(
+                f"W&B has a run {run.run_id} (WANDB_RUN_ID) of another configuration in the "
+                f"project {place[1]}: set another WANDB_RUN_ID or WANDB_PROJECT."
+            )
+
+    def _wait_for_turn(self, run: RunInfo) -> None:
+        staging = RunDir(run.directory).staging
+        self._turn = Turn(staging / "turn.lock")
+        if not self._turn.take(TURN_TIMEOUT_S):
+            _LOG.warning(
+                "An earlier process of %s still speaks with W&B: rows may be missing there.",
+                run.run_id,
+            )
+            return
+        # A process that was killed has left them behind: whole checkpoints, among others.
+        for folder in staging.glob("run-*/files"):
+            shutil.rmtree(_copies_in(folder), ignore_errors=True)
 
     def _init(self, run: RunInfo) -> Any:
         import wandb
@@ -203,23 +272,6 @@ class WandbLogger(Logger):
         self._is_stop_wanted = True
         self._report_stop()
 
-    def _ask_whether_to_stop(self) -> bool:
-        import wandb
-
-        run = self._run
-        try:
-            api = wandb.Api(timeout=ASK_TIMEOUT_S)
-            answer = api._service_api.execute_graphql(
-                STOP_QUERY,
-                variables={"entity": run.entity, "project": run.project, "run": run.id},
-                timeout=ASK_TIMEOUT_S,
-            )
-            known = answer["project"]["run"]
-            return bool(known.get("stopped") or known.get("shouldStop"))
-        except Exception as error:
-            _LOG.debug("W&B does not say whether it wants the run to end: %s", error)
-            return False
-
     def _send(self, path: Path, name: str) -> None:
         """Give the client a file that stays as it is, whatever happens to the original."""
         run = self._run or self._finishing
@@ -247,6 +299,11 @@ class WandbLogger(Logger):
 
 def _do_nothing() -> None:
     """Stand for whoever wants to know, as long as there is nobody."""
+
+
+def _copies_in(folder: Path) -> Path:
+    """Return where copies of what is uploaded stand, below W&B's folder of files."""
+    return folder / "jade"
 
 
 def _unreachable() -> tuple[type[Exception], ...]:

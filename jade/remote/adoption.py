@@ -18,8 +18,6 @@ from jade.saved_runs import is_same, list_checkpoints, load_config
 from jade.whole_file import ASIDE
 
 RECORDS = ("config.yml", "provenance.json", "status.json", "summary.json", "metrics.csv", "run.log")
-# What W&B calls the project of runs that were started without one.
-NO_PROJECT = "uncategorized"
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +51,7 @@ def fetch_run(run_id: str, environ: Mapping[str, str], experiments_root: Path) -
 
 
 def _ask(run_id: str, environ: Mapping[str, str]) -> tuple[Client, RemoteRun]:
-    project = account.project(environ) or NO_PROJECT
+    project = account.project(environ) or account.NO_PROJECT
     client = Client(environ)
     return client, RemoteRun(client, RunReference(account.entity(environ), project, run_id))
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,14 @@ from jade.loggers import wandb_account as account
 from jade.remote.reference import ProjectReference, RunReference, SweepReference
 
 TIMEOUT_S = 20
+# How often wandb tries again, and how many times as long as one answer may take it is waited for.
+RETRIES = 3
+GIVEN_UP = re.compile(r"giving up after (\d+) attempt\(s\)")
+RETRYING = "while retrying: "
+ADDRESS = re.compile(r'^(?:Get|Post|Put) "[^"]*": ')
+# Not the number of a port.
+UNAUTHORIZED = re.compile(r"(?<![\d:.])401(?!\d)")
+PATIENCE = 2
 REFUSED = (401, 403)
 SILENCE = ("did not respond in time", "deadline exceeded", "timed out")
 MISSING = ("could not find", "not found", "does not exist", "permission denied")
@@ -28,7 +37,8 @@ class Client:
 
     Attributes:
         url: Where W&B is.
-        timeout_s: How long it may be silent (``WANDB_HTTP_TIMEOUT``).
+        timeout_s: How long one answer may take (``WANDB_HTTP_TIMEOUT``).
+        patience_s: How long it may be silent, with all that is tried again.
 
     Raises:
         ConfigError: wandb is not installed, nobody is logged in, or the key is not accepted.
@@ -40,13 +50,14 @@ class Client:
         self.url = account.base_url(self._environ)
         given = self._environ.get("WANDB_HTTP_TIMEOUT", "")
         self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
+        self.patience_s = PATIENCE * self.timeout_s
         require_login(self._environ)
-        with self.asking("the account"):
+        with self.asking("the account"), _soon_at_an_end(self.timeout_s):
             import wandb
 
             self.api = wandb.Api(
                 overrides={"base_url": self.url},
-                timeout=self.timeout_s,
+                timeout=self.patience_s,
                 api_key=self._environ.get("WANDB_API_KEY") or None,
             )
 
@@ -90,14 +101,15 @@ class Client:
         try:
             with exported(self._environ):
                 yield
-        except (JadeError, OSError):
-            raise
         except Exception as error:
+            # A full disk is none of W&B's faults; that nothing arrives is one.
+            if isinstance(error, (JadeError, OSError)) and not isinstance(error, TimeoutError):
+                raise
             raise self._explain(error, what) from error
 
     def _explain(self, error: Exception, what: str) -> JadeError:
         text = text_of(error)
-        if status_of(error) in REFUSED or "401" in text:
+        if status_of(error) in REFUSED or UNAUTHORIZED.search(text):
             return ConfigError(
                 f"W&B at {self.url} does not accept the API key: `wandb login --relogin` stores "
                 "another one, or set WANDB_API_KEY."
@@ -107,10 +119,57 @@ class Client:
                 f"There is no {what} on W&B ({self.url}), or this account may not see it."
             )
         if isinstance(error, TimeoutError) or any(part in text for part in SILENCE):
+            _end_service()
             return NetworkError(
-                f"W&B at {self.url} does not answer within {self.timeout_s} s, asked for {what}."
+                f"W&B at {self.url} does not answer within {self.patience_s} s, asked for {what}."
             )
         return NetworkError(f"W&B at {self.url} cannot be asked for {what}: {text}.")
+
+
+@contextlib.contextmanager
+def _soon_at_an_end(timeout_s: float) -> Iterator[None]:
+    """Let what is opened meanwhile try again only a few times.
+
+    By itself, wandb tries for a quarter of an hour, also when nobody waits for it any more; and a
+    process that ends waits for it.
+    """
+    import wandb
+
+    settings = wandb.setup().settings
+    wanted: dict[str, float] = {}
+    for kind in ("x_graphql", "x_file_transfer"):
+        wanted[f"{kind}_retry_max"] = RETRIES
+        wanted[f"{kind}_retry_wait_min_seconds"] = timeout_s / 40
+        wanted[f"{kind}_retry_wait_max_seconds"] = timeout_s / 5
+    # What the user has set stays; and so does what this wandb does not know.
+    ours = {k: v for k, v in wanted.items() if getattr(settings, k, 0) is None}
+    for name, value in ours.items():
+        setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        for name in ours:
+            setattr(settings, name, None)
+
+
+def _end_service() -> None:
+    """End the process by which wandb asks, unless a run is logged through it.
+
+    It goes on trying when nobody waits for it any more, and does not always hear that it is to end;
+    but our process would wait for its end.
+    """
+    try:
+        import wandb
+
+        setup = wandb.setup()
+        if setup.most_recent_active_run is None:
+            process = setup._connection._proc._process
+            process.kill()
+            process.wait()
+            wandb.teardown()
+    except (Exception, SystemExit) as error:
+        # It exits with the code of the process that was killed; or has none of its own.
+        logger.debug("wandb's process was ended: %r", error)
 
 
 def _tidy_up(run: Any) -> None:
@@ -167,6 +226,16 @@ def status_of(error: Exception) -> int | None:
 
 
 def text_of(error: Exception) -> str:
-    """Render an exception of wandb in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.rstrip(".")
+    """Render an exception of wandb in one line; of several attempts, the last one says why."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    attempts = GIVEN_UP.search(text)
+    if attempts is None:
+        return text
+    reason = text.rpartition(RETRYING)[2] if RETRYING in text else text[attempts.end() :]
+    reason = ADDRESS.sub("", reason).strip(" :")
+    return f"{reason or text} (tried {attempts[1]} times)"
+
+
+def has_given_up(error: BaseException | None) -> bool:
+    """Tell whether wandb itself has tried often enough, or was silent for too long."""
+    return isinstance(error, TimeoutError) or GIVEN_UP.search(str(error)) is not None

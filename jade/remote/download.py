@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jade.errors import JadeError, NetworkError
-from jade.remote.client import Client
+from jade.remote.client import Client, has_given_up
 from jade.seal import READ_BYTES
 from jade.whole_file import ASIDE
 
@@ -22,8 +22,6 @@ from jade.whole_file import ASIDE
 ATTEMPTS = 3
 PAUSE_S = 0.5
 POLL_S = 0.1
-# How the client says that it has tried often enough by itself.
-GIVEN_UP = "giving up"
 _HEX = re.compile(r"[0-9a-f]{32}")
 
 logger = logging.getLogger(__name__)
@@ -112,9 +110,9 @@ class Downloads:
             with self._aside(target) as folder:
                 try:
                     arrived = self._download(file, folder)
-                except (JadeError, OSError) as error:
+                except JadeError as error:
                     problem = str(error).rstrip(".")
-                    if GIVEN_UP in problem:
+                    if has_given_up(error.__cause__):
                         break
                     continue
                 problem = file.problem_of(arrived) or ""
@@ -141,7 +139,7 @@ class Downloads:
         now = time.monotonic()
         if size != outcome.size:
             outcome.size, outcome.grown_at = size, now
-        return now - outcome.grown_at > self._client.timeout_s
+        return now - outcome.grown_at > self._client.patience_s
 
     @contextlib.contextmanager
     def _aside(self, target: Path) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -64,10 +64,20 @@ def find_summary(wanted: str | Path) -> tuple[RunSummary, RemoteRun | None]:
     return replace(stored, status=listed.status if is_open else stored.status), found.remote
 
 
-def bring_here(wanted: str | Path, root: Path | None = None) -> RunDir:
-    """Find a run to go on with: one that is on W&B gets a directory below ``root``."""
+def bring_here(wanted: str | Path, root: Path | None = None) -> tuple[RunDir, Mapping[str, str]]:
+    """Find a run to go on with: one that is on W&B gets a directory below ``root``.
+
+    Returns:
+        The directory, and the variables with which W&B goes on with the very run that was named
+        there, whatever the environment says of entity and project.
+    """
     target = default_root() if root is None else root
-    return _search(wanted, root, lambda reference: _adopt(reference, target), find_directory)
+    return _search(
+        wanted,
+        root,
+        lambda reference: _adopt(reference, target),
+        lambda name, below: (find_directory(name, below), {}),
+    )
 
 
 def _search(
@@ -117,7 +127,9 @@ def _chosen(client: Client, reference: Reference) -> RunReference:
     return chosen
 
 
-def _adopt(reference: Reference, root: Path) -> RunDir:
+def _adopt(reference: Reference, root: Path) -> tuple[RunDir, Mapping[str, str]]:
     environ = read_environment(os.environ, None)
     client = Client(environ)
-    return adopt_run(client, _chosen(client, reference), root)
+    chosen = _chosen(client, reference)
+    directory = adopt_run(client, chosen, root)
+    return directory, {"WANDB_ENTITY": client.complete(chosen), "WANDB_PROJECT": chosen.project}

@@ -3,12 +3,15 @@
 import abc
 import math
 import random
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
 # e^700 is nearly the largest number there is.
 LARGEST_EXPONENT = 700.0
+# The ends of a normal distribution are nowhere.
+SMALLEST_SHARE = 1e-9
 
 
 class Distribution(abc.ABC):
@@ -21,6 +24,10 @@ class Distribution(abc.ABC):
     @abc.abstractmethod
     def telling_values(self) -> list[Any]:
         """Return values whose check tells most: all of a list, the ends of a range."""
+
+    @abc.abstractmethod
+    def quantile(self, share: float) -> Any:
+        """Return the value below which this share of all values is, from 0 to 1."""
 
     def grid(self) -> Sequence[Any] | None:
         """Return the values in a grid, in order; None if a grid cannot have them all."""
@@ -38,6 +45,9 @@ class Constant(Distribution):
 
     def telling_values(self) -> list[Any]:
         return [self.value]
+
+    def quantile(self, share: float) -> Any:
+        return self.value
 
     def grid(self) -> Sequence[Any]:
         return [self.value]
@@ -58,6 +68,16 @@ class Categorical(Distribution):
     def telling_values(self) -> list[Any]:
         weights = self.probabilities or (1.0,) * len(self.values)
         return [v for v, weight in zip(self.values, weights, strict=True) if weight > 0]
+
+    def quantile(self, share: float) -> Any:
+        weights = self.probabilities or (1.0 / len(self.values),) * len(self.values)
+        rest = share * sum(weights)
+        possible = [pair for pair in zip(self.values, weights, strict=True) if pair[1] > 0]
+        for value, weight in possible:
+            rest -= weight
+            if rest < 0:
+                return value
+        return possible[-1][0]
 
     def grid(self) -> Sequence[Any] | None:
         """Return each value once: W&B does not run a point twice."""
@@ -81,6 +101,9 @@ class IntUniform(Distribution):
 
     def telling_values(self) -> list[int]:
         return list(dict.fromkeys((self.low, self.high)))
+
+    def quantile(self, share: float) -> int:
+        return min(self.low + int(share * (self.high - self.low + 1)), self.high)
 
     def grid(self) -> Sequence[int]:
         return range(self.low, self.high + 1)
@@ -112,6 +135,9 @@ class Uniform(Quantized):
     def telling_values(self) -> list[float]:
         return list(dict.fromkeys(self._rounded(end, self.q) for end in (self.low, self.high)))
 
+    def quantile(self, share: float) -> float:
+        return self._rounded(self.low + share * (self.high - self.low), self.q)
+
     def grid(self) -> Sequence[float] | None:
         return None if self.q is None else Steps(self.low, self.high, self.q)
 
@@ -128,9 +154,16 @@ class LogUniform(Quantized):
     q: float | None = None
 
     def sample(self, rng: random.Random) -> float:
-        value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        return self._from_exponent(rng.uniform(math.log(self.low), math.log(self.high)))
+
+    def quantile(self, share: float) -> float:
+        low, high = math.log(self.low), math.log(self.high)
+        return self._from_exponent(low + share * (high - low))
+
+    def _from_exponent(self, exponent: float) -> float:
         # Rounding must not lead out of the range.
-        return self._rounded(min(max(value, self.low), self.high), self.q)
+        value = min(max(math.exp(exponent), self.low), self.high)
+        return self._rounded(value, self.q)
 
     def telling_values(self) -> list[float]:
         return list(dict.fromkeys(self._rounded(end, self.q) for end in (self.low, self.high)))
@@ -147,6 +180,9 @@ class Normal(Quantized):
     def sample(self, rng: random.Random) -> float:
         return self._rounded(rng.gauss(self.mu, self.sigma), self.q)
 
+    def quantile(self, share: float) -> float:
+        return self._rounded(_normal_quantile(share, self.mu, self.sigma), self.q)
+
     def telling_values(self) -> list[float]:
         return [self._rounded(self.mu, self.q)]
 
@@ -162,6 +198,9 @@ class LogNormal(Quantized):
     def sample(self, rng: random.Random) -> float:
         return self._rounded(power_of_e(rng.gauss(self.mu, self.sigma)), self.q)
 
+    def quantile(self, share: float) -> float:
+        return self._rounded(power_of_e(_normal_quantile(share, self.mu, self.sigma)), self.q)
+
     def telling_values(self) -> list[float]:
         return [self._rounded(power_of_e(self.mu), self.q)]
 
@@ -176,6 +215,9 @@ class Beta(Quantized):
 
     def sample(self, rng: random.Random) -> float:
         return self._rounded(rng.betavariate(self.a, self.b), self.q)
+
+    def quantile(self, share: float) -> float:
+        return self._rounded(_beta_quantile(share, self.a, self.b), self.q)
 
     def telling_values(self) -> list[float]:
         return [self._rounded(self.a / (self.a + self.b), self.q)]
@@ -206,6 +248,45 @@ class Steps(Sequence[float]):
 def power_of_e(exponent: float) -> float:
     """Return e to a power, or nearly the largest number there is."""
     return math.exp(min(exponent, LARGEST_EXPONENT))
+
+
+def _normal_quantile(share: float, mu: float, sigma: float) -> float:
+    if sigma == 0:
+        return mu
+    inside = min(max(share, SMALLEST_SHARE), 1 - SMALLEST_SHARE)
+    return statistics.NormalDist(mu, sigma).inv_cdf(inside)
+
+
+def _beta_quantile(share: float, a: float, b: float) -> float:
+    """Find by halving where the share of smaller values is the one that is wanted."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _beta_share(middle, a, b) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _beta_share(x: float, a: float, b: float) -> float:
+    """Return which share of a beta distribution is below ``x``: the incomplete beta function."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        # The continued fraction is quick on the other side only.
+        return 1 - _beta_share(1 - x, b, a)
+    front = a * math.log(x) + b * math.log1p(-x) - math.log(a)
+    front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    fraction = 1.0
+    for term in range(200, 0, -1):
+        half = term // 2
+        if term % 2:
+            factor = -(a + half) * (a + b + half) / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            factor = half * (b - half) / ((a + 2 * half - 1) * (a + 2 * half))
+        fraction = 1 + factor * x / fraction
+    return math.exp(front) / fraction
 
 
 def _identity(value: Any) -> str:

@@ -9,24 +9,27 @@ from typing import Any, Literal
 import yaml
 
 from jade.errors import raise_all, suggest
-from jade.origin import KeyPath
+from jade.origin import KeyPath, Origin
 from jade.overrides import exists, find
 from jade.sweep.command import Command, read_command
 from jade.sweep.early_stop import EarlyStop, read_early_stop
+from jade.sweep.local import LocalOptions, read_local
+from jade.sweep.local_points import LocalGrid, draw_point
 from jade.sweep.metric import Metric, read_metric
 from jade.sweep.parameters import PARAMETERS, Parameter, ParameterReader
-from jade.sweep.points import Grid, grid_of
+from jade.sweep.points import Grid, Point, grid_of
 from jade.yaml_file import Document, load_mapping
 
 METHODS = ("grid", "random", "bayes")
 # What another program of W&B decides.
 CUSTOM = "custom"
+LOCAL = "jade"
 TEXTS = ("name", "description", "project", "entity")
 KEYS = (
     *("program", "command", "method", "metric", "metrics", PARAMETERS, "early_terminate"),
     *("run_cap", *TEXTS, "controller", "scheduler", "job", "image_uri", "apiVersion", "kind"),
     # Ours: what W&B has no words for.
-    "jade",
+    LOCAL,
 )
 
 
@@ -43,6 +46,7 @@ class Sweep:
         metric: What a search improves.
         early_stop: When runs that are worse than others are stopped.
         run_cap: How many runs there are at most.
+        local: What only `jade sweep run` does.
         notes: What is odd in the file.
         misread: What `wandb sweep`, which reads YAML 1.1, takes for something else.
     """
@@ -55,14 +59,39 @@ class Sweep:
     metric: Metric | None = None
     early_stop: EarlyStop | None = None
     run_cap: int | None = None
+    local: LocalOptions = field(default_factory=LocalOptions)
     notes: tuple[str, ...] = ()
     misread: tuple[str, ...] = ()
     lines: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
-    def grid(self) -> Grid | None:
+    def grid(self) -> Grid | LocalGrid | None:
         """All points of a grid; None for a search that draws them."""
-        return grid_of(self.parameters) if self.method == "grid" else None
+        if self.method != "grid":
+            return None
+        if self.local.shapes_points:
+            return LocalGrid(self.parameters, self.local, self.local_origin)
+        return grid_of(self.parameters)
+
+    def draw(self, index: int) -> Point:
+        """Draw point ``index`` of a search; the same one whenever it is asked for."""
+        return draw_point(self.parameters, self.local, index, self.local_origin)
+
+    @property
+    def name(self) -> str:
+        """What people call the sweep: the name that it gives itself, or that of its file."""
+        return str(self.values.get("name") or self.path.stem)
+
+    @property
+    def only_local(self) -> list[str]:
+        """What the section of JADE asks for, of which W&B takes no notice."""
+        given = self.values.get(LOCAL)
+        return [str(key) for key in given] if isinstance(given, Mapping) else []
+
+    @property
+    def local_origin(self) -> Origin:
+        """Where the section of JADE is."""
+        return Origin(str(self.path), self.lines.get(LOCAL))
 
     @property
     def num_runs(self) -> int | None:
@@ -93,16 +122,22 @@ def load_sweep(path: Path) -> Sweep | None:
     return _Reader(path, document).read() if is_sweep(document.values) else None
 
 
-def require_sweep(path: Path) -> Sweep:
-    """Load a file that must be a sweep; what it lacks is in the error."""
-    return _Reader(path, load_mapping(path)).read()
+def require_sweep(path: Path, *, needs_program: bool = True) -> Sweep:
+    """Load a file that must be a sweep; what it lacks is in the error.
+
+    Args:
+        path: The file.
+        needs_program: Whether the program, and the variables of the command, must be here.
+    """
+    return _Reader(path, load_mapping(path), needs_program=needs_program).read()
 
 
 class _Reader:
     """Reads a document, and collects what is wrong with it until the end."""
 
-    def __init__(self, path: Path, document: Document) -> None:
+    def __init__(self, path: Path, document: Document, *, needs_program: bool = True) -> None:
         self._path = path
+        self._needs_program = needs_program
         self._document = document
         self._values: dict[str, Any] = document.values
         self._problems: list[str] = []
@@ -121,6 +156,7 @@ class _Reader:
         metric = self._read_part("metric", read_metric)
         early_stop = self._read_part("early_terminate", read_early_stop)
         self._check_metric_is_there(method, metric, early_stop)
+        local = self._read_part(LOCAL, lambda v, found: read_local(v, reader.parameters, found))
         command = self._read_command()
         raise_all(self._problems)
         return Sweep(
@@ -132,6 +168,7 @@ class _Reader:
             metric=metric,
             early_stop=early_stop,
             run_cap=run_cap,
+            local=local or LocalOptions(),
             notes=(*self._document.warnings, *reader.notes),
             misread=tuple(_misread(self._path, self._document)),
             lines={key: self._document.origins[(key,)].line for key in values},
@@ -201,7 +238,7 @@ class _Reader:
         found: list[str] = []
         command = read_command(self._values.get("program"), self._values.get("command"), found)
         launched = "job" in self._values or "image_uri" in self._values
-        if not found and not launched:
+        if not found and not launched and self._needs_program:
             found += command.problems(Path(), os.environ)
         for text in () if launched else found:
             key = "command" if "command" in self._values and "command" in text else "program"

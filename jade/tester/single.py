@@ -22,6 +22,7 @@ from jade.loggers.base import LoggerGroup
 from jade.rebuild import Rebuilt, adopt_stored, ready
 from jade.record import RunLog
 from jade.resolve import Resolved
+from jade.run import determinism
 from jade.run_dir import FAILED, FINISHED, RunDir, RunTestDir
 from jade.seeding import derive, draw_seed, isolated_rng
 from jade.tester.options import DRAWN
@@ -103,7 +104,8 @@ class RunTest:
             JadeError: The trainer cannot be built, or the state does not fit; nothing is written.
         """
         started = time.time()
-        with RunLog("info") as log:
+        deterministic = self._run.config.get("deterministic") is True
+        with RunLog("info") as log, determinism(enabled=deterministic):
             device = choose_device(self._device)
             state = checkpoints.load(self._path, device)
             first = self._prepare(device, state)

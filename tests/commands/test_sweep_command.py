@@ -200,9 +200,9 @@ def test_wrong_file_is_refused_before_wandb_is_touched(push, project, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        ([], 0, "push  check a sweep file, register it with W&B"),
+        ([], 0, "push    check a sweep file, register it with W&B"),
         (["push", "--help"], 0, "a sweep file, or a folder of them"),
-        (["sweep.yml"], 2, "Did you mean: jade sweep push sweep.yml?"),
+        (["sweep.yml"], 2, "jade sweep run sweep.yml, or jade sweep push sweep.yml?"),
         (["puhs"], 2, "There is no command 'puhs' of jade sweep. Did you mean 'push'?"),
     ],
 )

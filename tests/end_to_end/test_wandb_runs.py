@@ -1,6 +1,7 @@
 """Whole runs with W&B online: what it shows is the truth, and a bad network changes no result."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -195,6 +196,8 @@ def test_checkpoints_reach_the_server_while_the_run_goes_on(project, wandb_onlin
     assert run.files["jade/checkpoints/last.pt"] == last.read_bytes()
     assert run.num_uploads["jade/checkpoints/last.pt"] <= 3
     assert run.state == "preempted"
+    # Each start of a run would leave whole checkpoints behind.
+    assert copies_in(directory_of(project, run)) == []
 
 
 def test_server_that_goes_away_and_returns_loses_nothing(project, wandb_online, start):
@@ -237,6 +240,84 @@ def test_server_that_stays_away_holds_up_nothing_and_the_run_can_be_synced(
     assert [row["iteration"] for row in run.history] == [int(row.split(",")[0]) for row in rows]
     assert run.state == "finished"
     assert run.summary["run/status"] == "finished"
+
+
+def resume(project, run_id, *arguments, **variables):
+    """Continue a run in a process of its own, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jade", "resume", run_id, *arguments],
+        cwd=project.root,
+        env=environment(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def iterations_of(directory):
+    rows = directory.metrics.read_text().splitlines()[1:]
+    return [int(row.split(",")[0]) for row in rows]
+
+
+def copies_in(directory):
+    """What stands in W&B's own folder for nothing but being uploaded."""
+    return list(directory.root.glob("wandb/run-*/files/jade/**/*.pt"))
+
+
+def test_run_that_is_killed_while_the_server_is_away_and_goes_on_at_once_is_whole(
+    project, wandb_online, start
+):
+    options = ("--backup_every=5 iterations", "--log_loss_every=1 iteration")
+    process = start("--model.class=SlowTrainer", "--epochs=60", *options)
+    wandb_online.wait_until(lambda: wandb_online.runs)
+    run = only_run(wandb_online)
+    directory = directory_of(project, run)
+    wandb_online.close_door()
+    wandb_online.wait_until(
+        lambda: directory.last_checkpoint.is_file() and len(iterations_of(directory)) > 60
+    )
+    process.kill()
+    process.wait()
+    # The process that spoke with W&B is still there, and now sends what it has.
+    wandb_online.open_door()
+    resume(project, run.id)
+    assert [row["iteration"] for row in run.history] == iterations_of(directory)
+    assert run.state == "finished"
+    assert copies_in(directory) == []
+
+
+def test_run_that_began_offline_and_goes_on_online_is_whole_on_wandb(project, wandb_online, start):
+    options = ("--model.class=SlowTrainer", "--epochs=1000", "--log_loss_every=1 iteration")
+    process = start(*options, WANDB_MODE="offline")
+    experiments = project.root / "experiments"
+    wandb_online.wait_until(lambda: list(experiments.glob("*/metrics.csv")))
+    (metrics,) = experiments.glob("*/metrics.csv")
+    wandb_online.wait_until(lambda: metrics.read_text().count("\n") > 10)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    assert wandb_online.runs == {}
+    output = resume(project, metrics.parent.name, "--additional=6 iterations")
+    run = only_run(wandb_online)
+    assert [row["iteration"] for row in run.history] == iterations_of(directory_of(project, run))
+    assert "W&B gets what it lacks" in output
+
+
+def test_run_that_is_named_on_wandb_goes_on_there_whatever_the_variables_say(
+    project, wandb_online, start
+):
+    finish(start("--log_loss_every=1 iteration"))
+    run = only_run(wandb_online)
+    shutil.rmtree(project.root / "experiments")
+    name = f"{run.entity}/{run.project}/{run.id}"
+    output = resume(project, name, "--total=3 epochs", WANDB_PROJECT="other", WANDB_ENTITY="")
+    assert only_run(wandb_online) is run
+    assert [row["iteration"] for row in run.history] == list(range(10))
+    # That JADE has asked W&B itself is no reason to have it in this process.
+    assert "wandb: " not in output
 
 
 @pytest.mark.parametrize("status", [500, 429])
@@ -296,6 +377,24 @@ def test_run_id_of_another_configuration_is_refused(project, wandb_online, start
     assert process.returncode == 2
     assert "is one of another configuration" in output
     assert directory_of(project, wandb_online.runs["same"]).config.read_bytes() == before
+
+
+def test_run_id_of_another_configuration_on_wandb_is_refused(project, wandb_online, start):
+    process = start(WANDB_RUN_ID="same")
+    finish(process)
+    run = wandb_online.runs["same"]
+    before = dict(run.config), list(run.history)
+    # On another machine, say, where nothing is known of it.
+    elsewhere = f"--experiments_root={project.root / 'elsewhere'}"
+    process = start("--model.lr=0.5", elsewhere, WANDB_RUN_ID="same")
+    output = finish(process)
+    assert process.returncode == 2
+    assert "same (WANDB_RUN_ID) of another configuration" in " ".join(output.split())
+    assert (dict(run.config), list(run.history)) == before
+    assert list((project.root / "elsewhere").iterdir()) == []
+    process = start(elsewhere, WANDB_RUN_ID="same")
+    output = finish(process)
+    assert process.returncode == 0, output
 
 
 def make_sweep_id(server):

@@ -31,6 +31,20 @@ def test_variables_that_are_not_set_are_named_with_their_place(project):
     assert "Is DATA_ROOT meant, which is set?" in text
 
 
+def test_places_that_cannot_even_be_looked_at_are_problems(project, tmp_path):
+    # As a file system whose server is gone, this raises something else than "not found".
+    place = tmp_path / "mount"
+    place.symlink_to("x" * 300)
+    data = f"train:\n  class: Points\n  params: {{root: {place}/x}}\n"
+
+    (text,) = problems(configure(project, data, {}))
+    assert f"{place}/x cannot be reached: File name too long" in text
+
+    (finding,) = examine_folder("experiments_root", place / "runs")
+    assert finding.is_problem
+    assert "cannot be written: File name too long" in finding.text
+
+
 def test_data_that_is_not_there_is_named_unless_it_is_downloaded(project, tmp_path):
     data = "train:\n  class: Points\n  params: {root: $DATA_ROOT/x}\n"
     environ = {"DATA_ROOT": str(tmp_path)}

@@ -1,5 +1,6 @@
 """W&B in a process of its own: the real client in it, a server on loopback at its other end."""
 
+import enum
 import json
 import logging
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -95,12 +97,12 @@ def test_what_is_logged_arrives_with_configuration_summary_files_and_console(
 def test_program_and_process_that_are_shown_are_those_of_training(
     wandb_online, tmp_path, relay, monkeypatch
 ):
-    monkeypatch.setattr(sys, "argv", ["train.py", "--epochs=3"])
+    monkeypatch.setattr(sys, "argv", ["train.py", "--epochs=3", "--api_key=private"])
     logger = relay()
     logger.start(run_in(tmp_path))
     logger.finish(0)
     metadata = json.loads(wandb_online.runs["run1"].files["wandb-metadata.json"])
-    assert metadata["args"] == ["--epochs=3"]
+    assert metadata["args"] == ["--epochs=3", "--api_key=***"]
 
 
 def test_offline_start_waits_for_nothing(tmp_path, relay, monkeypatch):
@@ -114,6 +116,53 @@ def test_offline_start_waits_for_nothing(tmp_path, relay, monkeypatch):
     os.kill(process.pid, signal.SIGCONT)
     logger.finish(0)
     assert read_history(tmp_path) == {1: {"loss": 1.0}}
+
+
+def test_offline_start_that_fails_is_said(tmp_path, relay, monkeypatch, caplog):
+    monkeypatch.delenv("WANDB_MODE")
+    logger = relay("offline", WANDB_CONSOLE="nonsense")
+    with caplog.at_level(logging.WARNING, logger="jade"):
+        logger.start(run_in(tmp_path))
+        logger.log({"loss": 1.0}, 1)
+        logger.finish(0)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("W&B is left out, it cannot start: ")
+    assert "console" in message
+
+
+class Metric(str, enum.Enum):
+    """What the other process cannot import."""
+
+    LOSS = "loss"
+
+
+def test_values_of_the_users_own_classes_arrive_as_plain_ones(
+    wandb_online, tmp_path, relay, caplog
+):
+    table = Media("table", [{"a": Metric.LOSS, "b": lambda: None}])
+    logger = relay()
+    logger.start(run_in(tmp_path))
+    logger.log({Metric.LOSS: 1.0}, 1)
+    logger.log_media("Table", table, write(table, tmp_path / "table"), 1)
+    logger.finish(0)
+    (row,) = wandb_online.runs["run1"].history
+    assert row["loss"] == 1.0
+    assert row["Table"]["nrows"] == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_can_be_printed_nowhere_else_does_not_end_the_process(
+    wandb_online, tmp_path, relay, caplog
+):
+    logger = relay(PYTHONIOENCODING="ascii:strict")
+    logger.start(run_in(tmp_path))
+    logger._console._show("caf\u00e9 \udcff\n")
+    logger.log({"loss": 1.0}, 1)
+    logger.finish(0)
+    run = wandb_online.runs["run1"]
+    assert [row["loss"] for row in run.history] == [1.0]
+    assert any("caf\u00e9 \\udcff" in line for line in run.output)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_wrong_key_is_refused_before_training(wandb_online, tmp_path, relay):
@@ -148,6 +197,8 @@ def test_process_that_dies_is_reported_once_and_training_goes_on(
         wait_until(lambda: logger._is_gone)
         for step in range(100):
             logger.log({"loss": 1.0}, step)
+        # Nobody takes it away, so nothing is kept.
+        assert len(logger._messages) <= 1
         logger.finish(0)
     (message,) = [record.getMessage() for record in caplog.records]
     assert "W&B has not got everything" in message
@@ -203,7 +254,7 @@ def test_user_interrupt_and_signals_to_the_group_do_not_end_the_process(wandb_on
 def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online, tmp_path):
     script = textwrap.dedent(
         f"""
-        import os, sys, time
+        import os, sys
         sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
         from contract import run_in
         from pathlib import Path
@@ -212,9 +263,8 @@ def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online
         logger.start(run_in(Path({str(tmp_path)!r})))
         for step in range(50):
             logger.log({{"loss": 1.0}}, step)
-        while logger._messages:
-            time.sleep(0.01)
-        time.sleep(0.1)
+        # The answer comes when all before it is done.
+        logger.is_stop_wanted()
         os.kill(os.getpid(), 9)
         """
     )
@@ -224,6 +274,44 @@ def test_training_that_is_killed_loses_nothing_that_was_handed_over(wandb_online
     run = wandb_online.runs["run1"]
     assert run.state == "failed"
     assert len(run.history) == 50
+
+
+def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, tmp_path, relay):
+    script = textwrap.dedent(
+        f"""
+        import os, signal, sys
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
+        from contract import run_in
+        from pathlib import Path
+        from jade.loggers.relay import Relay
+        logger = Relay("online", dict(os.environ))
+        logger.start(run_in(Path({str(tmp_path)!r})))
+        for step in range(50):
+            logger.log({{"loss": 1.0}}, step)
+        # The answer comes when all before it is done.
+        logger.is_stop_wanted()
+        # It will not hear of our end before the next one has begun.
+        os.kill(logger._process.pid, signal.SIGSTOP)
+        print(logger._process.pid, flush=True)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, stdout=subprocess.PIPE, text=True
+    )
+    # Enough for a start that waits for nobody.
+    waker = threading.Timer(3.0, lambda: os.kill(int(done.stdout), signal.SIGCONT))
+    waker.start()
+    logger = relay()
+    logger.start(run_in(tmp_path, resumed_at=49))
+    for step in range(50, 60):
+        logger.log({"loss": 1.0}, step)
+    logger.finish(0)
+    waker.join()
+    time.sleep(1.0)
+    run = wandb_online.runs["run1"]
+    assert [row["iteration"] for row in run.history] == list(range(60))
+    assert run.state == "finished"
 
 
 def test_process_that_is_not_needed_is_gone_at_once():

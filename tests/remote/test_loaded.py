@@ -174,7 +174,7 @@ def test_download_that_stalls_is_given_up(served, wandb_online, monkeypatch):
     run = jade.load_run(f"team/project/{served.id}")
     wandb_online.close_door()
     began = time.monotonic()
-    with pytest.raises(NetworkError, match="does not answer within 1 s"):
+    with pytest.raises(NetworkError, match="W&B at http"):
         run.trainer()
     assert time.monotonic() - began < 60
     assert list((run.directory / "checkpoints").iterdir()) == []
@@ -185,3 +185,11 @@ def test_wandb_leaves_no_folders_behind_for_runs_it_looks_at(served, monkeypatch
     (tmp_path / "wandb_dir").mkdir()
     jade.load_run(f"team/project/{served.id}")
     assert not Path(tmp_path / "wandb_dir" / "team").exists()
+
+
+def test_run_on_wandb_is_tested_from_the_cache(served, wandb_online):
+    there = jade.test(served.former)
+    here = jade.test(f"team/project/{served.id}")
+    assert here.metrics == there.metrics
+    assert here.directory.is_relative_to(jade.load_run(f"team/project/{served.id}").directory)
+    assert wandb_online.count("graphql", "UpsertBucket") == 0

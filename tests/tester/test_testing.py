@@ -317,7 +317,9 @@ def test_older_tests_are_never_touched(trained, monkeypatch):
     assert RunDir(directory).create_test("x").root.name == "test_20260101-000000_x"
 
 
-def test_killed_test_leaves_no_half_file_and_no_summary(project, trained):
+@pytest.fixture
+def waiting(project, trained):
+    """Start a test that waits in its second evaluation, in a process of its own."""
     project.write("modules/eval/drawing.py", DRAWING)
     project.write("wait.yml", SMALL_BATCHES + "Wait: {class: Wait}\n")
     directory = trained()
@@ -329,12 +331,28 @@ def test_killed_test_leaves_no_half_file_and_no_summary(project, trained):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert process.stdout.readline().strip() == "waiting"
-    process.send_signal(signal.SIGKILL)
+    yield process, directory
+    process.kill()
     process.communicate()
+
+
+def test_killed_test_leaves_no_half_file_and_no_summary(waiting):
+    process, directory = waiting
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     found = only_test(directory)
-    assert not found.summary.exists()
     assert {p.name for p in found.root.iterdir()} <= {"config.yml", "test.log", "evaluations"}
     assert "not finished" in _shown(directory)
+
+
+def test_interrupted_test_keeps_what_it_has_measured(waiting):
+    process, directory = waiting
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    found = only_test(directory)
+    assert summary(found.root)["status"] == "failed"
+    assert summary(found.root)["reason"] == "interrupted"
+    assert len(rows(found.statistics)) == 3
 
 
 def _shown(directory):
@@ -416,3 +434,21 @@ def test_folder_without_anything_to_test_is_refused(tmp_path, capsys):
     RunDir.create(tmp_path).write_status("failed")
     assert main(["test", str(tmp_path)]) == 2
     assert "none of the 1 runs has a checkpoint" in capsys.readouterr().err
+
+
+def test_deterministic_run_is_tested_with_deterministic_algorithms(project, trained):
+    project.write(
+        "modules/eval/deterministic.py",
+        """
+        import torch
+        from jade.eval import Evaluation
+
+
+        class IsDeterministic(Evaluation):
+            def evaluate(self):
+                return float(torch.are_deterministic_algorithms_enabled())
+        """,
+    )
+    wanted = {"D": {"class": "IsDeterministic"}}
+    assert jade.test(trained("--deterministic=true"), eval=wanted).metrics == {"D": 1}
+    assert jade.test(trained(), eval=wanted).metrics == {"D": 0}

@@ -131,6 +131,8 @@ class RunOperations:
             "RunState": self._run,
             # What JADE asks itself, when a signal may be the server's wish.
             "RunStopped": self._run,
+            # And when somebody has chosen the id of a run.
+            "RunConfig": self._run,
             "QueryRunInfo": self._run,
             "RunHistoryKeys": self._run,
             "RunFullHistory": self._full_history,

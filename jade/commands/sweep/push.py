@@ -65,12 +65,19 @@ def _load(path: Path) -> "list[Sweep]":
     from jade.sweep import load_sweep, require_sweep
 
     if not path.is_dir():
-        return [require_sweep(path)]
+        return [_for_wandb(require_sweep(path))]
     files = sorted(item for item in path.iterdir() if item.suffix in (".yml", ".yaml"))
     found = [sweep for sweep in map(load_sweep, files) if sweep is not None]
     if not found:
         raise ConfigError(f"There is no sweep file in {path}: none has parameters and a method.")
-    return found
+    return [_for_wandb(sweep) for sweep in found]
+
+
+def _for_wandb(sweep: "Sweep") -> "Sweep":
+    """Refuse a grid of tasks, which W&B has no words for."""
+    if not sweep.parameters and sweep.local.cases:
+        raise ConfigError(f"{sweep.path} is a grid of tasks: `jade sweep run` runs it, W&B cannot.")
+    return sweep
 
 
 def _show(sweep: "Sweep", found: "Registered") -> None:

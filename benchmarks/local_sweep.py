@@ -1,0 +1,163 @@
+"""How many tiny trials a local sweep runs a minute, and how quickly points are claimed."""
+
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks import tiny
+from benchmarks.contenders import PROJECT
+from benchmarks.figures import Figure
+from benchmarks.worker import ROOT, environment
+
+NUM_SLOTS, NUM_WORKERS, NUM_POINTS = 2, 8, 2000
+TIMEOUT_S = 900
+RATE_TARGET, OVERHEAD_TARGET_MS, CLAIM_TARGET_S = 20.0, 65.0, 60.0
+
+
+def measure(*, quick: bool = False) -> list[Figure]:
+    """Measure trials and claims; what all trials of a sweep share is left out of their rate."""
+    return [*_measure_trials(quick=quick), _measure_claims(NUM_POINTS // (10 if quick else 1))]
+
+
+def _measure_trials(*, quick: bool) -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="jade-benchmark-") as folder:
+        bench = _Bench(Path(folder))
+        rounds = 1 if quick else 3
+        warm = [_per_trial_s(bench, 8, 40) for _ in range(rounds)]
+        fresh = [_per_trial_s(bench, 2, 8, "--cold") for _ in range(rounds)]
+        training = bench.training_s()
+    rates = [
+        Figure.from_samples(
+            "sweep",
+            f"trials a minute on {NUM_SLOTS} slots, {name}",
+            [60 / each for each in taken],
+            unit="",
+        )
+        for name, taken in (("jade sweep run", warm), ("a fresh process each", fresh))
+    ]
+    ratio = (rates[0].value or 0.0) / (rates[1].value or 1.0)
+    overheads = [1000 * (each * NUM_SLOTS - training) for each in warm]
+    return [
+        *rates,
+        Figure("sweep", "trials a minute, ratio", ratio, "", at_least=RATE_TARGET),
+        Figure.from_samples(
+            "sweep", "overhead of a trial", overheads, unit="ms", at_most=OVERHEAD_TARGET_MS
+        ),
+    ]
+
+
+def _per_trial_s(bench: "_Bench", few: int, many: int, *arguments: str) -> float:
+    """Return how much longer a sweep takes for each further trial."""
+    return (bench.run(many, *arguments) - bench.run(few, *arguments)) / (many - few)
+
+
+class _Bench:
+    """Sweeps of a tiny model, each trial with a run directory, metrics and a checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._times = folder / "times.txt"
+        self._number = 0
+        tiny.save_digits(folder / "digits.pt")
+
+    def run(self, num_trials: int, *arguments: str) -> float:
+        """Run a grid, and return how long that took."""
+        self._number += 1
+        path = self._folder / f"sweep{self._number}.yml"
+        path.write_text(self._sweep(num_trials))
+        command = [sys.executable, "-m", "jade", "sweep", "run", str(path), "--no_check"]
+        started = time.monotonic()
+        result = subprocess.run(
+            [*command, f"--workers={NUM_SLOTS}", f"--per_device={NUM_SLOTS}", *arguments],
+            cwd=PROJECT,
+            env=environment(
+                JADE_BENCHMARK_DATA=str(self._folder / "digits.pt"),
+                JADE_BENCHMARK_TIMES=str(self._times),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        taken = time.monotonic() - started
+        if result.returncode or f"{num_trials} done" not in result.stdout:
+            raise RuntimeError(result.stdout + result.stderr)
+        return taken
+
+    def training_s(self) -> float:
+        """Return how long the training of one trial takes."""
+        return min(tiny.train_bare(self._folder / "digits.pt", 1)[1].wall for _ in range(5))
+
+    def _sweep(self, num_trials: int) -> str:
+        tokens = [
+            *("${env}", "${interpreter}", "${program}"),
+            *("--model_conf=model.yml", "--data_conf=data.yml", "--model.class=TrialTrainer"),
+            *("--epochs=1", f"--seed={tiny.SEED}", "--device=cpu"),
+            *(f"--experiments_root={self._folder / 'experiments'}", "${args}"),
+        ]
+        parameters: dict[str, Any] = {"model.params.number": {"values": list(range(num_trials))}}
+        return yaml.safe_dump(
+            {
+                "program": str(ROOT / "train.py"),
+                "method": "grid",
+                "command": tokens,
+                "parameters": parameters,
+            }
+        )
+
+
+def _measure_claims(num_points: int) -> Figure:
+    """Let several processes claim and finish points that do nothing."""
+    with tempfile.TemporaryDirectory(prefix="jade-benchmark-") as folder:
+        path = str(Path(folder, "journal.log"))
+        started = time.monotonic()
+        study = _open(path)
+        study.create({})
+        study.add_points(_points(num_points))
+        context = multiprocessing.get_context("spawn")
+        numbers: Any = context.Queue()
+        processes = [
+            context.Process(target=_claim_all, args=(path, numbers)) for _ in range(NUM_WORKERS)
+        ]
+        for process in processes:
+            process.start()
+        claimed = [number for _ in processes for number in numbers.get(timeout=TIMEOUT_S)]
+        for process in processes:
+            process.join()
+        taken = time.monotonic() - started
+    if sorted(claimed) != list(range(num_points)):
+        raise RuntimeError("a point was claimed twice, or not at all")
+    name = f"{num_points} points claimed and finished by {NUM_WORKERS} processes"
+    return Figure("sweep", name, taken, "s", at_most=CLAIM_TARGET_S)
+
+
+def _open(path: str) -> Any:
+    from jade.launch.sweep_storage import open_storage
+    from jade.launch.sweep_study import SweepStudy
+    from jade.launch.sweep_worker import Worker
+
+    return SweepStudy(open_storage(path), "claims", "minimize", Worker())
+
+
+def _points(num_points: int) -> Sequence[Any]:
+    from jade.sweep import Point
+
+    return [Point({"number": number}, {}) for number in range(num_points)]
+
+
+def _claim_all(path: str, numbers: Any) -> None:
+    study = _open(path)
+    study.beat()
+    claimed = []
+    while (claim := study.claim()) is not None:
+        claimed.append(claim.number)
+        study.finish(claim, "COMPLETE", 0.0, {"runs": [{"id": claim.key[:10], "value": 0.0}]})
+    study.beat(has_ended=True)
+    numbers.put(claimed)

@@ -1,0 +1,53 @@
+"""Say which process works at a sweep, and whether it is still alive, on whatever machine it is."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from jade.owner import Owner
+
+PREFIX = "worker:"
+# A worker says so often that it is alive; one of another host that is silent for longer is gone.
+BEAT_S, STALE_S = 15.0, 60.0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One `jade sweep run`."""
+
+    owner: Owner = field(default_factory=Owner.this_process)
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def record(self, *, has_ended: bool = False) -> dict[str, Any]:
+        """Return what others have to know."""
+        return {**asdict(self.owner), "beat": time.time(), "ended": has_ended}
+
+
+class Attendance:
+    """Who of the workers is there, as far as this process can tell.
+
+    Whether a process of this host runs is known. One of another host has to say something from time
+    to time; clocks differ, so what counts is how long we have not seen anything new from it.
+    """
+
+    def __init__(self, stale_s: float = STALE_S) -> None:
+        self._stale_s = stale_s
+        self._seen: dict[str, tuple[float, float]] = {}
+
+    def is_alive(self, name: str, record: Mapping[str, Any] | None) -> bool:
+        """Tell whether a worker is still at work."""
+        if not record or record.get("ended"):
+            return False
+        owner = Owner(
+            str(record["host"]), int(record["pid"]), float(record["since"]), record.get("birth")
+        )
+        if owner.is_here:
+            return owner.is_running
+        beat = float(record["beat"])
+        if self._seen.get(name, (None, 0.0))[0] != beat:
+            # Its clock may be ahead of ours, but never makes us wait longer.
+            rest_s = min(self._stale_s, max(0.0, beat + self._stale_s - time.time()))
+            self._seen[name] = (beat, time.monotonic() + rest_s)
+        return time.monotonic() < self._seen[name][1]

@@ -1,0 +1,469 @@
+"""`jade sweep run` as a process: its runs, signals, faults, and what it does when called again."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jade.cli import main
+from jade.launch.kept_sweep import open_kept
+from jade.run_dir import RunDir
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 120
+TRAIN = "import sys\nfrom jade.cli import train_main\nsys.exit(train_main())\n"
+FIXED = [
+    "--model_conf=model.yml",
+    "--data_conf=data.yml",
+    "--eval_conf=eval.yml",
+    "--arch_impl=modules/architectures/small.py",
+    "--epochs=2",
+    "--seed=1",
+]
+# A trial that leaves a trace of each start, and does what its value says.
+SCRIPT = """
+    import os, signal, sys, time
+
+    what = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+    run = os.environ["WANDB_RUN_ID"]
+    with open("starts.txt", "a") as file:
+        file.write(f"{what['x']} {os.getpid()}\\n")
+    do = what["x"]
+    if do == "affinity":
+        print(sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"], flush=True)
+    if do == "hang":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    if do == "wait":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+        signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not os.path.exists("go"):
+            time.sleep(0.02)
+    if do == "memory":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if do == "chatter":
+        for _ in range(1600):
+            sys.stdout.write("x" * 65535 + "\\n")
+        sys.stdout.flush()
+    if do == "once" and not os.path.exists("once"):
+        open("once", "w").close()
+        sys.exit("it fails once")
+    if do == "broken":
+        print("last words")
+        sys.exit(3)
+    time.sleep(float(what.get("seconds", 0)))
+"""
+
+
+class Sweeping:
+    """A folder with a sweep file, and workers of it."""
+
+    def __init__(self, folder, *usual):
+        self.folder = folder
+        self.workers = []
+        self._usual = usual
+
+    def write(self, parameters, *, name="sweep.yml", command=None, **more):
+        sweep = {"program": "trial.py", "method": "grid", "parameters": parameters, **more}
+        if command is not None:
+            sweep["command"] = ["${env}", "${interpreter}", "${program}", *command, "${args}"]
+        (self.folder / name).write_text(yaml.safe_dump(sweep))
+
+    def start(self, *arguments, name="sweep.yml"):
+        path = self.folder / f"worker-{len(self.workers)}.txt"
+        with path.open("wb") as output:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "jade", "sweep", "run", name, *self._usual, *arguments],
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        worker.output = path
+        self.workers.append(worker)
+        return worker
+
+    def run(self, *arguments, name="sweep.yml"):
+        """Let a worker come to its end; return the exit code and what it said."""
+        worker = self.start(*arguments, name=name)
+        code = worker.wait(TIMEOUT_S)
+        return code, worker.output.read_text()
+
+    def wait_for(self, holds):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not holds():
+            assert time.monotonic() < deadline, [w.output.read_text() for w in self.workers]
+            time.sleep(0.02)
+
+    @property
+    def starts(self):
+        """What was started, in order."""
+        path = self.folder / "starts.txt"
+        return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def states(self, name="sweep"):
+        views = open_kept(str(self.folder / "experiments" / name)).study.views()
+        return {str(view.values["x"]): view.state for view in views}
+
+    @property
+    def runs(self):
+        return self.folder / "experiments" / "sweep" / "runs"
+
+
+@pytest.fixture
+def sweeping(tmp_path, monkeypatch):
+    """A folder whose sweeps run the script above; no worker outlives the test."""
+    folder = tmp_path / "a folder with blanks"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "trial.py").write_text(textwrap.dedent(SCRIPT))
+    # What the trials do needs no warmth.
+    made = Sweeping(folder, "--no_check", "--cold")
+    yield made
+    for worker in made.workers:
+        if worker.poll() is None:
+            worker.kill()
+        worker.wait()
+
+
+@pytest.fixture
+def training(project, monkeypatch):
+    """The project of tests, whose sweeps train."""
+    project.write("train.py", TRAIN)
+    made = Sweeping(project.root, "--no_check")
+    write = made.write
+    made.write = lambda parameters, **more: write(
+        parameters,
+        **{"program": "train.py", "command": FIXED, "metric": {"name": "Error"}, **more},
+    )
+    yield made
+    for worker in made.workers:
+        if worker.poll() is None:
+            worker.kill()
+        worker.wait()
+
+
+def test_a_grid_is_trained_once_and_again_only_where_it_is_new(training, capsys):
+    training.write({"model.params.lr": {"values": [0.1, 0.2]}})
+    code, output = training.run("--workers=2", "--tags=mine")
+    assert code == 0, output
+    assert "2 done; best Error=" in output
+    runs = sorted(training.runs.iterdir())
+    assert len(runs) == 2
+    for run in runs:
+        assert RunDir(run).read_status()["status"] == "finished"
+        assert (run / "console.log").stat().st_size
+    trained = {run: (run / "metrics.csv").stat().st_mtime_ns for run in runs}
+    configs = [yaml.safe_load((run / "config.yml").read_text()) for run in runs]
+    assert sorted(config["model"]["params"]["lr"] for config in configs) == [0.1, 0.2]
+    assert configs[0]["tags"] == ["mine"]
+
+    training.write({"model.params.lr": {"values": [0.1, 0.2, 0.3]}})
+    code, output = training.run("--workers=2")
+
+    assert code == 0, output
+    assert "1 of 3 points are new" in output
+    assert len(list(training.runs.iterdir())) == 3
+    assert trained == {run: (run / "metrics.csv").stat().st_mtime_ns for run in runs}
+    # Nothing is left lying about.
+    left = {path.name for path in (training.runs.parent / "work").iterdir()}
+    assert left == {"server.log"}
+    assert main(["sweep", "list"]) == 0
+    assert main(["sweep", "status", "sweep.yml"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 done" in shown
+    assert "model.params.lr=0.1" in shown
+
+
+def test_repetitions_have_recorded_seeds_and_their_mean_counts(training):
+    training.write({"model.params.lr": {"values": [0.1]}}, jade={"repetitions": 2})
+    code, output = training.run("--workers=2")
+    assert code == 0, output
+    first, second = sorted(training.runs.iterdir(), key=lambda path: len(path.name))
+    seeds = [yaml.safe_load((run / "config.yml").read_text())["seed"] for run in (first, second)]
+    errors = [RunDir(run).read_status()["latest"]["Error"] for run in (first, second)]
+    (view,) = open_kept("sweep").study.views()
+
+    assert seeds[0] == 1
+    assert seeds[1] not in (None, 1)
+    assert view.value == pytest.approx(sum(errors) / 2)
+    assert "(mean of 2)" in output
+
+
+def test_a_run_whose_metric_is_missing_fails_and_can_be_mended(training):
+    training.write({"model.params.lr": {"values": [0.1]}}, metric={"name": "Erorr"})
+    code, output = training.run()
+    assert code == 1
+    assert "it never logged the metric 'Erorr', but Error, loss" in output
+    assert "no trial has succeeded" in output
+
+    training.write({"model.params.lr": {"values": [0.1]}})
+    code, output = training.run("--retry-failed")
+
+    assert code == 0, output
+    assert "1 done; best Error=" in output
+
+
+def test_a_hopeless_run_is_stopped_early(training):
+    more = {"early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 2}}
+    training.write({"model.params.lr": {"values": [0.1, 1.0e-7]}}, **more)
+    code, output = training.run("--workers=1", "--epochs=3000", "--eval.Error.evaluate_every=1")
+    assert code == 0, output
+    assert "1 done, 1 stopped" in output
+    statuses = [RunDir(run).read_status() for run in training.runs.iterdir()]
+    assert sorted(status["status"] for status in statuses) == ["finished", "stopped"]
+    (stopped,) = [status for status in statuses if status["status"] == "stopped"]
+    assert stopped["exit_code"] == 0
+    assert "the sweep, which has seen enough" in stopped["reason"]
+
+
+def test_a_signal_leaves_everything_to_be_continued(training):
+    training.write({"model.params.lr": {"values": [0.1, 0.2]}})
+    arguments = [
+        "--workers=1",
+        "--epochs=4000",
+        "--log_loss_every=500",
+        "--eval.Error.evaluate_every=500",
+    ]
+    worker = training.start(*arguments)
+    training.wait_for(lambda: len(list(training.runs.glob("*/metrics.csv"))) == 1)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(TIMEOUT_S) == 75, worker.output.read_text()
+    (run,) = training.runs.iterdir()
+    status = RunDir(run).read_status()
+    assert status["status"] == "preempted"
+    begun = status["iterations"]
+
+    code, output = training.run(*arguments)
+
+    assert code == 0, output
+    assert "2 done" in output
+    log = (run / "run.log").read_text()
+    assert f"resumed from {run}/checkpoints/last.pt, iteration {begun}" in log
+    assert RunDir(run).read_status()["attempts"] == 2
+
+
+def test_a_killed_worker_loses_its_run_which_goes_on_from_its_checkpoint(training):
+    training.write({"model.params.lr": {"values": [0.1]}})
+    arguments = [
+        "--epochs=4000",
+        "--backup_every=100 iterations",
+        "--log_loss_every=500",
+        "--eval.Error.evaluate_every=500",
+    ]
+    worker = training.start(*arguments)
+    training.wait_for(lambda: list(training.runs.glob("*/checkpoints/last.pt")))
+    worker.kill()
+    worker.wait()
+
+    code, output = training.run(*arguments)
+
+    assert code == 0, output
+    (run,) = training.runs.iterdir()
+    assert "resumed from" in (run / "run.log").read_text()
+    assert RunDir(run).read_status()["status"] == "finished"
+
+
+def test_workers_that_are_killed_at_random_leave_no_point_out_and_run_none_twice(sweeping):
+    sweeping.write({"x": {"values": list(range(30))}, "seconds": {"value": 0.1}})
+    chance = random.Random(1)
+    for _ in range(5):
+        workers = [sweeping.start("--workers=2") for _ in range(2)]
+        enough = chance.randrange(30)
+        sweeping.wait_for(lambda enough=enough: len(sweeping.starts) >= enough)
+        for worker in workers:
+            time.sleep(chance.random())
+            worker.kill()
+            worker.wait()
+    finished = {x for x, state in sweeping.states().items() if state == "complete"}
+    counts = {x: sweeping.starts.count(x) for x in finished}
+
+    code, output = sweeping.run("--workers=2")
+
+    assert code == 0, output
+    assert sweeping.states() == {str(x): "complete" for x in range(30)}
+    assert counts == {x: sweeping.starts.count(x) for x in finished}
+
+
+def test_faults_of_single_runs_harm_no_other(sweeping):
+    values = ["memory", "broken", "chatter", "fine", "hang", "once"]
+    sweeping.write({"x": {"values": values}}, jade={"timeout": "3 seconds"})
+
+    code, output = sweeping.run("--workers=2", "--retry=1", "--grace=1 second")
+
+    assert code == 1, output
+    assert sweeping.states() == {
+        **dict.fromkeys(["chatter", "fine", "once"], "complete"),
+        **dict.fromkeys(["memory", "broken", "hang"], "fail"),
+    }
+    starts = sweeping.starts
+    assert {x: starts.count(x) for x in values} == {
+        "memory": 2,
+        "broken": 2,
+        "chatter": 1,
+        "fine": 1,
+        "hang": 2,
+        "once": 2,
+    }
+    assert "failed (killed by SIGKILL: out of memory?)" in output
+    assert "failed (it took longer than 3 seconds)" in output
+    assert "failed (exit 3)" in output
+    table = output[output.index("Failed") :]
+    assert "last words" in table
+    assert len(output) < 20_000
+
+
+def test_failed_points_are_repeated_only_when_that_is_wanted(sweeping):
+    sweeping.write({"x": {"values": ["broken", "fine"]}})
+    assert sweeping.run()[0] == 1
+    assert sweeping.run()[0] == 1
+    assert sorted(sweeping.starts) == ["broken", "fine"]
+
+    assert sweeping.run("--retry-failed")[0] == 1
+
+    assert sorted(sweeping.starts) == ["broken", "broken", "fine"]
+
+
+def test_interrupt_ends_runs_and_the_sweep_goes_on_later(sweeping):
+    sweeping.write({"x": {"values": ["wait", "fine"]}})
+    worker = sweeping.start("--workers=1")
+    sweeping.wait_for(lambda: sweeping.starts == ["wait"])
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(TIMEOUT_S) == 130
+    assert sweeping.states() == {"wait": "left", "fine": "waiting"}
+
+    (sweeping.folder / "go").touch()
+    assert sweeping.run()[0] == 0
+
+    assert sweeping.starts == ["wait", "wait", "fine"]
+
+
+def test_stop_reaches_a_worker_through_the_storage(sweeping, capsys):
+    sweeping.write({"x": {"values": ["wait"]}})
+    worker = sweeping.start()
+    sweeping.wait_for(lambda: sweeping.starts == ["wait"])
+
+    assert main(["sweep", "stop", "sweep.yml"]) == 0
+
+    assert f"asked to stop: process {worker.pid}" in capsys.readouterr().out
+    assert worker.wait(TIMEOUT_S) == 75
+    assert main(["sweep", "stop", "sweep.yml"]) == 0
+    assert "nobody works at the sweep sweep" in capsys.readouterr().out
+
+
+def test_two_workers_share_a_sweep_in_a_database(sweeping):
+    sweeping.write({"x": {"values": list(range(6))}, "seconds": {"value": 0.2}})
+    storage = "--storage=sqlite:///study.db"
+    workers = [sweeping.start(storage, "--workers=1") for _ in range(2)]
+
+    for worker in workers:
+        assert worker.wait(TIMEOUT_S) == 0, worker.output.read_text()
+
+    assert sorted(sweeping.starts) == [str(x) for x in range(6)]
+    assert set(sweeping.states().values()) == {"complete"}
+
+
+def test_each_slot_has_its_own_cores_and_threads(sweeping):
+    sweeping.write({"x": {"values": ["affinity"]}, "y": {"values": [1, 2]}})
+    code, output = sweeping.run("--workers=2")
+    assert code == 0, output
+    printed = [path.read_text() for path in (sweeping.runs.parent / "work").glob("*.log")]
+    told = [text.split("\n")[0] for text in printed if "]" in text]
+    cores = sorted(os.sched_getaffinity(0))
+
+    assert len(told) == 2
+    each = len(cores) // 2
+    assert all(text.endswith(str(max(each, 1))) for text in told)
+    if each:
+        assert {text.partition("]")[0] + "]" for text in told} <= {
+            str(cores[:each]),
+            str(cores[each : 2 * each]),
+        }
+
+
+def test_count_run_cap_and_target_end_a_sweep(training):
+    training.write({"model.params.lr": {"min": 0.01, "max": 0.1}}, method="random", run_cap=3)
+    assert training.run("--count=1", "--epochs=1")[0] == 0
+    assert len(list(training.runs.iterdir())) == 1
+    assert training.run("--epochs=1")[0] == 0
+    assert len(list(training.runs.iterdir())) == 3
+
+    metric = {"name": "Error", "goal": "minimize", "target": 1000.0}
+    training.write({"model.params.lr": {"min": 0.01, "max": 0.1}}, method="random", metric=metric)
+    code, output = training.run("--workers=1", "--epochs=1", "--name=aimed")
+
+    assert code == 0, output
+    assert "The target is reached: Error=" in output
+    assert len(list((training.folder / "experiments" / "aimed" / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "takes one sweep file"),
+        (["model.yml"], "the sweep has no method"),
+        (["sweep.yml", "--workers=0"], "--workers must be at least 1, not 0."),
+        (["sweep.yml", "--devices=gpu"], "there is no device 'gpu'"),
+        (["sweep.yml", "--epoch=3"], "epoch"),
+        (["sweep.yml", "--storage=nosql://x"], "Write sqlite:///FILE"),
+        (["sweep.yml", "--confirm"], "--confirm needs somebody to ask"),
+    ],
+)
+def test_wrong_input_is_refused_and_nothing_is_written(training, capsys, arguments, message):
+    training.write({"model.params.lr": {"values": [0.1]}})
+
+    assert main(["sweep", "run", *arguments]) == 2
+
+    assert message in capsys.readouterr().err
+    assert not (training.folder / "experiments").exists()
+
+
+def test_another_configuration_under_the_same_name_is_refused(training, capsys):
+    training.write({"model.params.lr": {"values": [0.1]}})
+    assert training.run()[0] == 0
+
+    assert main(["sweep", "run", "sweep.yml", "--no_check", "--epochs=3"]) == 2
+
+    assert "'epochs': 2" in capsys.readouterr().err
+
+
+def test_a_sweep_that_was_never_run_has_no_status(training, capsys):
+    training.write({"model.params.lr": {"values": [0.1]}})
+
+    assert main(["sweep", "status", "sweep.yml"]) == 2
+    assert "has not been run yet" in capsys.readouterr().err
+    assert main(["sweep", "status", "nothing"]) == 2
+    assert "There is no sweep 'nothing'" in capsys.readouterr().err
+    assert main(["sweep", "list"]) == 0
+    assert "no sweep below experiments" in capsys.readouterr().out
+
+
+def test_damaged_run_directories_are_mended_or_named(training):
+    training.write({"model.params.lr": {"values": [0.1, 0.2, 0.3]}})
+    assert training.run("--count=3", "--workers=2")[0] == 0
+    half, mute, broken = sorted(training.runs.iterdir())
+    (half / "config.yml").unlink()
+    (mute / "status.json").write_text("{")
+    for path in (broken / "checkpoints").iterdir():
+        path.write_bytes(b"damaged")
+    (broken / "status.json").write_text(json.dumps({"status": "failed"}))
+    kept = training.folder / "experiments" / "sweep"
+    for name in ("journal.log", "journal.log.lock"):
+        (kept / name).unlink()
+
+    code, output = training.run("--workers=2")
+
+    assert code == 1
+    assert "are damaged: nothing is left to go on from" in output
+    states = sorted(view.state for view in open_kept("sweep").study.views())
+    assert states == ["complete", "complete", "fail"]
