@@ -1,17 +1,17 @@
 """How many tiny trials a local sweep runs a minute, and how quickly points are claimed."""
 
-import multiprocessing
+import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
-from benchmarks import tiny
+from benchmarks import claims, tiny
 from benchmarks.contenders import PROJECT
 from benchmarks.figures import Figure
 from benchmarks.worker import ROOT, environment
@@ -93,7 +93,12 @@ class _Bench:
 
     def training_s(self) -> float:
         """Return how long the training of one trial takes."""
-        return min(tiny.train_bare(self._folder / "digits.pt", 1)[1].wall for _ in range(5))
+        num_threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return min(tiny.train_bare(self._folder / "digits.pt", 1)[1].wall for _ in range(9))
+        finally:
+            torch.set_num_threads(num_threads)
 
     def _sweep(self, num_trials: int) -> str:
         tokens = [
@@ -115,49 +120,28 @@ class _Bench:
 
 def _measure_claims(num_points: int) -> Figure:
     """Let several processes claim and finish points that do nothing."""
+    from jade.sweep import Point
+
     with tempfile.TemporaryDirectory(prefix="jade-benchmark-") as folder:
         path = str(Path(folder, "journal.log"))
         started = time.monotonic()
-        study = _open(path)
+        study = claims.open_study(path)
         study.create({})
-        study.add_points(_points(num_points))
-        context = multiprocessing.get_context("spawn")
-        numbers: Any = context.Queue()
+        study.add_points([Point({"number": number}, {}) for number in range(num_points)])
         processes = [
-            context.Process(target=_claim_all, args=(path, numbers)) for _ in range(NUM_WORKERS)
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.claims", path],
+                cwd=ROOT,
+                env=environment(),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(NUM_WORKERS)
         ]
-        for process in processes:
-            process.start()
-        claimed = [number for _ in processes for number in numbers.get(timeout=TIMEOUT_S)]
-        for process in processes:
-            process.join()
+        outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in processes]
         taken = time.monotonic() - started
+    claimed = [number for output in outputs for number in json.loads(output)]
     if sorted(claimed) != list(range(num_points)):
         raise RuntimeError("a point was claimed twice, or not at all")
     name = f"{num_points} points claimed and finished by {NUM_WORKERS} processes"
     return Figure("sweep", name, taken, "s", at_most=CLAIM_TARGET_S)
-
-
-def _open(path: str) -> Any:
-    from jade.launch.sweep_storage import open_storage
-    from jade.launch.sweep_study import SweepStudy
-    from jade.launch.sweep_worker import Worker
-
-    return SweepStudy(open_storage(path), "claims", "minimize", Worker())
-
-
-def _points(num_points: int) -> Sequence[Any]:
-    from jade.sweep import Point
-
-    return [Point({"number": number}, {}) for number in range(num_points)]
-
-
-def _claim_all(path: str, numbers: Any) -> None:
-    study = _open(path)
-    study.beat()
-    claimed = []
-    while (claim := study.claim()) is not None:
-        claimed.append(claim.number)
-        study.finish(claim, "COMPLETE", 0.0, {"runs": [{"id": claim.key[:10], "value": 0.0}]})
-    study.beat(has_ended=True)
-    numbers.put(claimed)

@@ -742,7 +742,7 @@
     document.querySelector("#repetitions thead").replaceChildren(make("tr", {}, ...names.map((name) => make("th", {}, name))));
     const rows = ranked.slice(0, state.numGroups).map(({ group, spread, isTied, place }) => {
       const row = make("tr", { class: place === 1 || isTied ? "best" : "" });
-      row.append(make("td", {}, spread ? String(place) : "–", isTied ? make("span", { class: "badge" }, "tie") : ""));
+      row.append(make("td", {}, spread ? `${place} ` : "–", isTied ? make("span", { class: "badge" }, "tie") : ""));
       const bar = make("span", { class: "interval" }, make("i"), make("b"));
       if (spread) {
         bar.firstChild.style.left = `${at(spread.low)}%`;

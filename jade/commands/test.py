@@ -11,7 +11,7 @@ from jade.command_line import collect_overrides
 from jade.commands import COMMANDS
 from jade.commands.base import importing_for_good, make_parser, parse
 from jade.commands.test_view import print_test, print_tests, show_log
-from jade.errors import ConfigError
+from jade.errors import ConfigError, DeviceError, suggest
 
 if TYPE_CHECKING:
     from jade.launch.many_tests import TestedRun
@@ -192,8 +192,14 @@ def _make_slots(namespace: argparse.Namespace, num_runs: int) -> "list[Slot]":
     from jade.launch.device_probe import probe
     from jade.launch.slots import ALL, AUTO, make_slots, parse_devices
 
-    num_cuda = probe(os.environ)["count"] if namespace.devices == ALL else 0
-    devices = parse_devices(namespace.devices or AUTO, num_cuda)
+    named = namespace.devices or AUTO
+    num_cuda = probe(os.environ)["count"] if named == ALL or "cuda" in named else 0
+    devices = parse_devices(named, num_cuda)
+    # A test that finds no GPU would quietly take the CPU.
+    known = [f"cuda:{index}" for index in range(num_cuda)]
+    for device in devices:
+        if device.startswith("cuda") and device not in known:
+            raise DeviceError(f"--devices: {device} is not here.{suggest(device, ['cpu', *known])}")
     wanted = min(namespace.workers or len(devices), num_runs)
     devices = devices[:wanted]
     per_device = -(-wanted // len(devices))

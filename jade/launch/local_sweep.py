@@ -390,7 +390,7 @@ class LocalSweep:
         """Find out what the end of a process means."""
         outcome, was_pruned = trial.outcome, seat.is_pruned
         if seat.is_timed_out:
-            limit = render_duration(self._setup.sweep.local.timeout_s or 0.0)
+            limit = render_seconds(self._setup.sweep.local.timeout_s or 0.0)
             self._take_failure(run, trial, f"it took longer than {limit}")
         elif outcome == FINISHED or was_pruned or outcome == STOPPED == trial.status.get("status"):
             self.run_seconds.append(trial.duration_s)
@@ -488,6 +488,7 @@ class LocalSweep:
             text = f"{metric.name}={value:.6g}"
             self._deliveries.append(lambda: self._study.set_attribute(TARGET, text))
             self._deliver(time.monotonic())
+            self._quit(f"The target is reached: {text}.", 0)
 
     def _tidy(self, run: SweepRun) -> None:
         files = ParameterFiles.of(self._setup.folder.work, run.run_id)

@@ -1,5 +1,6 @@
 """`jade sweep run` as a process: its runs, signals, faults, and what it does when called again."""
 
+import io
 import json
 import os
 import random
@@ -316,7 +317,7 @@ def test_faults_of_single_runs_harm_no_other(sweeping):
         "once": 2,
     }
     assert "failed (killed by SIGKILL: out of memory?)" in output
-    assert "failed (it took longer than 3 seconds)" in output
+    assert "failed (it took longer than 3.0 s)" in output
     assert "failed (exit 3)" in output
     table = output[output.index("Failed") :]
     assert "last words" in table
@@ -345,7 +346,7 @@ def test_interrupt_ends_runs_and_the_sweep_goes_on_later(sweeping):
     (sweeping.folder / "go").touch()
     assert sweeping.run()[0] == 0
 
-    assert sweeping.starts == ["wait", "wait", "fine"]
+    assert sorted(sweeping.starts) == ["fine", "wait", "wait"]
 
 
 def test_stop_reaches_a_worker_through_the_storage(sweeping, capsys):
@@ -467,3 +468,65 @@ def test_damaged_run_directories_are_mended_or_named(training):
     assert "are damaged: nothing is left to go on from" in output
     states = sorted(view.state for view in open_kept("sweep").study.views())
     assert states == ["complete", "complete", "fail"]
+
+
+def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, trained):
+    former = trained("--model.params.lr=0.1")
+    training.write({"model.params.lr": {"values": [0.1, 0.2]}})
+
+    code, output = training.run("--reuse")
+
+    assert code == 0, output
+    assert f"reused: model.params.lr=0.1  from {former}" in output
+    assert "2 done" in output
+    assert len(list(training.runs.iterdir())) == 1
+    views = open_kept("sweep").study.views()
+    assert views[0].value == RunDir(former).read_status()["latest"]["Error"]
+    assert views[0].result["runs"][0]["path"] == str(former)
+
+
+@pytest.mark.parametrize(("answer", "is_run"), [("y\n", True), ("\n", False)])
+def test_a_sweep_and_a_training_wait_for_a_yes(
+    training, arguments, monkeypatch, capsys, answer, is_run
+):  # C17
+    training.write({"model.params.lr": {"values": [0.25]}})
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["sweep", "run", "sweep.yml", "--confirm"]) == 0
+    shown = capsys.readouterr().out
+    assert "lr: 0.25" in shown
+    assert ("nothing was started" in shown) is not is_run
+    assert training.runs.exists() is is_run
+
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main([*arguments, "--confirm", "--experiments_root=single"]) == 0
+
+    shown = capsys.readouterr().out
+    assert "# model.yml:3" in shown
+    assert (training.folder / "single").exists() is is_run
+
+
+class Terminal(io.StringIO):
+    """What somebody types."""
+
+    def isatty(self):
+        return True
+
+
+def test_wandb_takes_a_file_with_a_section_of_ours(training, wandb_online, capsys):
+    jade = {"repetitions": 2, "zip": [["model.params.lr", "model.params.batch_size"]]}
+    parameters = {
+        "model.params.lr": {"values": [0.1, 0.2]},
+        "model.params.batch_size": {"values": [2, 4]},
+    }
+    training.write(parameters, jade=jade)
+
+    command = [sys.executable, "-m", "wandb", "sweep", "sweep.yml"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+    assert result.returncode == 0, result.stderr
+    ((_, sweep),) = wandb_online.sweeps.items()
+    assert sweep.config["jade"] == jade
+    assert main(["check", "sweep.yml"]) == 0
+    shown = capsys.readouterr().out
+    assert "only `jade sweep run` heeds the section jade (repetitions, zip)" in shown
+    assert "grid of 2 points, each 2 times: 4 runs" in shown

@@ -8,6 +8,7 @@ import torch
 from served_runs import put, serve
 
 import jade
+from jade import checkpoint
 from jade.cli import main
 from jade.errors import CheckpointError, ConfigError, NetworkError
 
@@ -185,6 +186,23 @@ def test_wandb_leaves_no_folders_behind_for_runs_it_looks_at(served, monkeypatch
     (tmp_path / "wandb_dir").mkdir()
     jade.load_run(f"team/project/{served.id}")
     assert not Path(tmp_path / "wandb_dir" / "team").exists()
+
+
+def test_checkpoint_that_is_replaced_meanwhile_is_the_new_one(served, wandb_online, caplog):
+    reference = f"team/project/{served.id}"
+    run = jade.load_run(reference)
+    assert [item.kind for item in run.checkpoints()] == ["last", "best"]
+    content = checkpoint.load(served.former / "checkpoints/last.pt")
+    content["clock"]["iterations"] += 1
+    checkpoint.save(content, served.former / "newer.pt")
+    newer = (served.former / "newer.pt").read_bytes()
+    put(served, "checkpoints/last.pt", newer)
+    run.trainer("last")
+    assert "it is asked for again" in caplog.text
+    assert (run.directory / "checkpoints/last.pt").read_bytes() == newer
+    before = len(downloads(wandb_online))
+    jade.load_run(reference).trainer("last")
+    assert len(downloads(wandb_online)) == before
 
 
 def test_run_on_wandb_is_tested_from_the_cache(served, wandb_online):

@@ -414,6 +414,9 @@ def test_folder_has_each_run_with_a_checkpoint_tested(project, trained, capsys, 
     assert f"failed: {two}" in out
     assert len(RunDir(one).tests()) == 2
     assert len(RunDir(two).tests()) == 1
+    # Nothing is tested on another device than the one that is asked for.
+    assert main(["test", str(folder), "--devices=cuda:7"]) == 2
+    assert "cuda:7 is not here" in capsys.readouterr().err
     # What is asked of all can be done for none.
     assert main(["test", str(folder), "--data.test.params.sed=3"]) == 2
 
@@ -452,3 +455,62 @@ def test_deterministic_run_is_tested_with_deterministic_algorithms(project, trai
     wanted = {"D": {"class": "IsDeterministic"}}
     assert jade.test(trained("--deterministic=true"), eval=wanted).metrics == {"D": 1}
     assert jade.test(trained(), eval=wanted).metrics == {"D": 0}
+
+
+PROBE = """
+    import torch
+    from torch import nn
+
+    from jade.eval import Evaluation
+
+
+    class Probe(Evaluation):
+        def initialize(self, width: int = 1):
+            self.probe = nn.Linear(2, width)
+            self.opt = torch.optim.SGD(self.probe.parameters(), lr=0.1)
+            self.generator = torch.Generator().manual_seed(torch.randint(1000, ()).item())
+
+        def evaluate(self):
+            drawn = torch.rand((), generator=self.generator).item()
+            with torch.enable_grad():
+                self.opt.zero_grad()
+                self.probe(torch.ones(1, 2)).square().mean().backward()
+                self.opt.step()
+            return {"weight": self.probe.weight[0, 0].item(), "drawn": drawn}
+"""
+
+
+def test_evaluation_has_what_it_had_learned_in_training_but_draws_by_the_test(project, trained):
+    project.write("modules/eval/probe.py", PROBE)
+    project.write("eval.yml", "P: {class: Probe}\n")
+    test = jade.test(trained(), repeat=2)
+    # Whatever it starts from by chance, it goes on from the weights of the checkpoint.
+    assert test.statistics["P/weight"]["std"] == 0
+    assert test.statistics["P/drawn"]["std"] > 0
+
+
+def test_evaluation_that_is_another_one_starts_anew(project, trained):
+    project.write("modules/eval/probe.py", PROBE)
+    project.write("eval.yml", "P: {class: Probe}\n")
+    test = jade.test(trained(), repeat=2, overrides={"eval.P.width": 3})
+    assert test.statistics["P/weight"]["std"] > 0
+
+
+def test_dataset_that_is_described_anew_has_nothing_of_the_former_one(project, trained):
+    project.write("other.yml", "test: {class: Points, params: {n: 7}}\n")
+    directory = trained("--data.test.params.seed=3")
+    test = jade.test(directory, data="other.yml")
+    config = yaml.safe_load((test.directory / "config.yml").read_text())
+    assert config["data"]["test"]["params"] == {"n": 7, "seed": 0}
+    assert jade.test(directory, data={"test": {"class": "Points"}}).metrics != test.metrics
+
+
+def test_argument_wins_over_the_file_and_lists_over_its_single_values(project, trained):
+    project.write("one.yml", "seed: 1\nrepeat: 2\n")
+    project.write("many.yml", "seed: 1\nmulti_tests: {seed: [3, 4]}\n")
+    directory = trained()
+    assert jade.test(directory, config="one.yml").seeds[0] == 1
+    assert jade.test(directory, config="one.yml", seed=2, repeat=1).seeds == (2,)
+    assert main(["test", str(directory), "--config=many.yml", "--tag=many"]) == 0
+    found = [summary(t.root)["seed"] for t in RunDir(directory).tests() if "many" in t.root.name]
+    assert sorted(found) == [[3], [4]]
