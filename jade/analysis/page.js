@@ -104,7 +104,8 @@
   function showMean(spread) {
     if (spread.margin == null) return show(spread.mean);
     if (!spread.margin) return `${show(spread.mean)} ± 0`;
-    const decimals = 1 - Math.floor(Math.log10(spread.margin));
+    const wanted = spread.mean ? 2 - Math.floor(Math.log10(Math.abs(spread.mean))) : 0;
+    const decimals = Math.max(1 - Math.floor(Math.log10(spread.margin)), wanted);
     if (decimals > 8 || Math.abs(spread.mean) >= 1e7) return `${show(spread.mean)} ± ${Number(spread.margin.toPrecision(2))}`;
     const digits = Math.max(decimals, 0);
     return `${spread.mean.toFixed(digits)} ± ${spread.margin.toFixed(digits)}`;
