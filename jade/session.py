@@ -248,7 +248,7 @@ class Session:
             self._record.remove()
 
     def _close(self, status: str, reason: str, exit_code: int, **standing: Any) -> None:
-        """Finish the loggers, then write the status: what it says has happened."""
+        """Write the status, then finish the loggers, which may take longer than we are given."""
         counters: Mapping[str, Any] = {}
         if self._loop is not None:
             counters = _progress(self._loop.snapshot())
@@ -260,10 +260,10 @@ class Session:
                 "copy",
                 lambda record: self._published.publish_end(record.make_status(status, **details)),
             )
+        self._put_on_record("status", lambda record: record.write_status(status, **details))
         self._loggers.finish(exit_code)
         if self._publisher is not None:
             self._put_on_record("copy", lambda _: self._published.clean_up())
-        self._put_on_record("status", lambda record: record.write_status(status, **details))
 
     def _put_on_record(self, what: str, write: Callable[[Record], None]) -> None:
         """Write something; at the end of a run a full disk changes nothing any more."""

@@ -30,6 +30,7 @@ FLAGS = (
     "--window-size=1300,900",
 )
 PATIENCE_S = 30.0
+PRESS, RELEASE = ({"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp"))
 # The key under which the protocol hands elements over.
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 # Whatever proxy the environment names, this stays on the machine.
@@ -136,8 +137,16 @@ class Browser:
         first = {"origin": {ELEMENT: element.name}, "y": round((start - 0.5) * height)}
         places = [first, {"origin": "pointer", "y": half}, {"origin": "pointer", "y": half}]
         moves = [{"type": "pointerMove", "duration": 20, "x": 0, **place} for place in places]
-        press, release = ({"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp"))
-        actions = [moves[0], press, *moves[1:], release]
+        self._use_mouse([moves[0], PRESS, *moves[1:], RELEASE])
+
+    def point_and_click(self, element):
+        """Move the mouse onto an element, as a plot wants it, and click where it is."""
+        place = {"type": "pointerMove", "origin": {ELEMENT: element.name}, "x": 0, "y": 0}
+        # A plot notices the mouse a moment after it came.
+        pause = {"type": "pause", "duration": 200}
+        self._use_mouse([{**place, "duration": 50}, pause, PRESS, RELEASE])
+
+    def _use_mouse(self, actions):
         mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
         self.ask("POST", "actions", {"actions": [{**mouse, "actions": actions}]})
 

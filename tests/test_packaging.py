@@ -25,6 +25,18 @@ def test_installation_gives_the_command():
     assert script.value == "jade.cli:main"
 
 
+def test_installation_brings_every_file_of_the_package():
+    tomllib = pytest.importorskip("tomllib")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    brought = {
+        ROOT.joinpath(*package.split("."), name)
+        for package, names in settings["package-data"].items()
+        for name in names
+    }
+    files = {path for path in (ROOT / "jade").rglob("*") if path.is_file()}
+    assert {p for p in files if p.suffix not in (".py", ".pyc")} == brought
+
+
 @pytest.mark.slow
 def test_run_works_without_any_optional_package(project, arguments, monkeypatch):
     monkeypatch.delenv("WANDB_MODE")

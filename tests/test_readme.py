@@ -96,8 +96,10 @@ def test_readme_blocks_run_as_a_newcomer_would_run_them(
     assert [wandb_server.runs[name].state for name in sweep.runs] == ["finished"] * 4
     kept = sorted((checkout / "experiments").iterdir())
     # One run of the example, two and one of the classifier, one from Python, one that may be queued
-    # again, one from the weights of another, four of the sweep; the rehearsal is gone.
-    assert len(kept) == 11
+    # again, one from the weights of another, four of the sweep; the rehearsal is gone. The sweep
+    # without an account has a folder of its own.
+    assert len(kept) == 12
+    assert "</html>" in (checkout / "results.html").read_text()
 
 
 def note_sweep(server, monkeypatch):

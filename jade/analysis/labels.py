@@ -42,8 +42,11 @@ def render_mean(spread: Spread) -> tuple[str, str]:
         return f"{spread.mean:.5g}", ""
     if spread.margin == 0:
         return f"{spread.mean:.5g}", "0"
-    # Two digits of the interval say all that is known of the mean.
+    # Two digits of the interval say all that is known of the mean; three of the mean at least,
+    # because people compare means.
     num_decimals = 1 - math.floor(math.log10(spread.margin))
+    if spread.mean:
+        num_decimals = max(num_decimals, 2 - math.floor(math.log10(abs(spread.mean))))
     if num_decimals > 8 or abs(spread.mean) >= 1e7:
         return f"{spread.mean:.5g}", f"{spread.margin:.2g}"
     decimals = max(num_decimals, 0)

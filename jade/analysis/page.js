@@ -104,7 +104,8 @@
   function showMean(spread) {
     if (spread.margin == null) return show(spread.mean);
     if (!spread.margin) return `${show(spread.mean)} ± 0`;
-    const decimals = 1 - Math.floor(Math.log10(spread.margin));
+    const wanted = spread.mean ? 2 - Math.floor(Math.log10(Math.abs(spread.mean))) : 0;
+    const decimals = Math.max(1 - Math.floor(Math.log10(spread.margin)), wanted);
     if (decimals > 8 || Math.abs(spread.mean) >= 1e7) return `${show(spread.mean)} ± ${Number(spread.margin.toPrecision(2))}`;
     const digits = Math.max(decimals, 0);
     return `${spread.mean.toFixed(digits)} ± ${spread.margin.toFixed(digits)}`;
@@ -742,7 +743,7 @@
     document.querySelector("#repetitions thead").replaceChildren(make("tr", {}, ...names.map((name) => make("th", {}, name))));
     const rows = ranked.slice(0, state.numGroups).map(({ group, spread, isTied, place }) => {
       const row = make("tr", { class: place === 1 || isTied ? "best" : "" });
-      row.append(make("td", {}, spread ? String(place) : "–", isTied ? make("span", { class: "badge" }, "tie") : ""));
+      row.append(make("td", {}, spread ? `${place} ` : "–", isTied ? make("span", { class: "badge" }, "tie") : ""));
       const bar = make("span", { class: "interval" }, make("i"), make("b"));
       if (spread) {
         bar.firstChild.style.left = `${at(spread.low)}%`;

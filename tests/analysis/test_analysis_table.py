@@ -94,6 +94,40 @@ def test_keys_that_a_sweep_names_are_columns_even_if_they_do_not_differ(tmp_path
     assert rows(table)["a", None]["sweep"] == "s"
 
 
+def test_nested_keys_of_a_sweep_are_columns(tmp_path):
+    write_measured_run(tmp_path / "runs", "a", {"lr": 0.1})
+    text = "parameters: {model: {parameters: {params: {parameters: {lr: {min: 0, max: 1}}}}}}\n"
+    (tmp_path / "sweep.yml").write_text(text)
+
+    assert load(tmp_path).parameters == ["model.params.lr"]
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff", b"- 1\n", b"metric: 1\nparameters: [2]\n"])
+def test_damaged_sweep_file_hides_no_run(tmp_path, content):
+    write_measured_run(tmp_path / "runs", "a", {"lr": 0.1}, {"Loss": [1.0]})
+    (tmp_path / "sweep.yml").write_bytes(content)
+
+    assert [run.id for run in load(tmp_path).runs] == ["a"]
+
+
+def test_metric_that_runs_keep_their_best_state_by_is_the_default(tmp_path):
+    run = write_measured_run(tmp_path, "a", {}, {"Acc": [0.5, 0.2], "Loss": [1.0, 2.0]})
+    run.config.write_text(run.config.read_text() + "best_metric: Loss\nbest_mode: max\n")
+    table = load(tmp_path)
+
+    measure, reason = table.measures.choose()
+
+    assert (measure.label, measure.mode) == ("best/Loss", "max")
+    assert reason == "best_metric of the runs"
+
+
+def test_tests_are_the_default_if_nothing_else_is_named(tmp_path):
+    run = write_measured_run(tmp_path, "a", {}, {"Acc": [0.5]})
+    write_test(run, "20260101-000000", {"F1": 0.5})
+
+    assert load(tmp_path).measures.choose()[0].label == "test/F1"
+
+
 def test_parameter_that_some_runs_lack_is_a_column(tmp_path):
     write_measured_run(tmp_path, "a", {"lr": 1})
     write_measured_run(tmp_path, "b", {"lr": 1, "beta": 2})
@@ -298,6 +332,7 @@ def test_keys_get_the_shortest_names_that_tell_them_apart():
     [
         ([0.912, 0.918], ("0.915", "0.038")),
         ([912.0, 1018.0], ("965", "673")),
+        ([17.0, 20.0], ("18.5", "19.1")),
         ([0.5], ("0.5", "")),
         ([0.5, 0.5], ("0.5", "0")),
         ([1e-12, 2e-12], ("1.5e-12", "6.4e-12")),

@@ -19,7 +19,7 @@ def test_table_has_booktabs_means_and_run_ids(tmp_path):
     text = render(tmp_path, {0.1: (0.8, 0.82), 0.2: (0.7,)})
 
     assert "\\toprule\nlr\\_x & $n$ & Acc $\\uparrow$ \\\\\n\\midrule\n" in text
-    assert "% r0.1-0, r0.1-1\n0.1 & 2 & $0.81 \\pm 0.13$ \\\\\n" in text
+    assert "% r0.1-0, r0.1-1\n0.1 & 2 & $0.810 \\pm 0.127$ \\\\\n" in text
     assert "% r0.2-0\n0.2 & 1 & $0.7$ \\\\\n\\bottomrule\n" in text
 
 

@@ -246,11 +246,8 @@ def test_clicking_a_point_selects_its_run(page):
     page.wait_for(
         "return document.querySelectorAll(\"[data-parameter='model.params.lr'] .point\").length"
     )
-    page.run(
-        """const plot = document.querySelector("[data-parameter='model.params.lr']");
-        const points = plot.data[1].customdata;
-        plot.emit('plotly_click', {points: [{customdata: points[0]}]});"""
-    )
+    page.point_and_click(page.find_all("[data-parameter='model.params.lr'] .point")[0])
+
     assert "1 selected run" in page.wait_for(
         "const t = document.querySelector('#curves-note').textContent; return t.startsWith('1 ') && t"
     )

@@ -123,6 +123,36 @@ def test_variables_reach_wandb_as_they_were_written(project, wandb_online, start
     assert "jade/config_expanded.yml" not in run.files
 
 
+def test_error_that_quotes_a_variable_does_not_carry_it_to_wandb(project, wandb_online, start):
+    project.write(
+        "modules/data/points.py",
+        """
+        from torch.utils.data import Dataset
+
+
+        class Points(Dataset):
+            def __init__(self, password: str = "x", n: int = 10, seed: int = 0):
+                raise ValueError(f"the database refuses {password}")
+        """,
+    )
+    project.write(
+        "data.yml",
+        "train: {class: Points, params: {password: $DB_PASSWORD}}\ntest: {class: Points}\n",
+    )
+    process = start(DB_PASSWORD="hunter22222")
+    output = finish(process)
+    assert process.returncode == 1
+    assert "the database refuses hunter22222" in output
+    run = only_run(wandb_online)
+    directory = directory_of(project, run)
+    assert "hunter22222" in directory.log.read_text()
+    assert b"the database refuses $DB_PASSWORD" in run.files["jade/run.log"]
+    assert (
+        "the database refuses $DB_PASSWORD" in json.loads(run.files["jade/status.json"])["reason"]
+    )
+    assert not [name for name, data in run.files.items() if b"hunter22222" in data]
+
+
 def test_failed_run_is_failed_on_wandb_too(project, wandb_online, start):
     project.write(
         "modules/models/bad.py",
