@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.faults import change, cut_log, damage, full_disk, hostile, kill, stop
+from benchmarks.faults import change, cut_log, damage, full_disk, hostile, kill, stop, sweep_kill
 from benchmarks.faults.bench import Bench
 from benchmarks.faults.verdict import Verdict, print_table
 
@@ -24,6 +24,7 @@ FAULTS: dict[str, Callable[[Bench], Verdict]] = {
     "hostile": hostile.run,
     "log": cut_log.run,
     "change": change.run,
+    "sweep": sweep_kill.run,
 }
 
 

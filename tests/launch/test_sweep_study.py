@@ -3,8 +3,11 @@
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 
 import pytest
@@ -72,6 +75,24 @@ def test_each_point_is_claimed_once_by_many_processes(where):
     assert numbers.empty()
     assert [view.state for view in study.views()] == ["complete"] * number
     assert [view.value for view in study.views()] == [float(value) for value in range(number)]
+
+
+TRY_LOCK = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def test_nobody_else_claims_while_a_point_is_claimed(where):
+    path = where.removeprefix("sqlite:///") + ".lock"
+    study = open_study(where)
+    tried = []
+
+    def draw(*_):
+        tried.append(subprocess.run([sys.executable, "-c", TRY_LOCK, path], capture_output=True))
+
+    assert study.claim(draw) is None
+    draw()
+
+    assert [result.returncode for result in tried] == [1, 0]
+    assert b"BlockingIOError" in tried[0].stderr
 
 
 def test_a_point_of_a_killed_worker_is_taken_over(where):
@@ -216,6 +237,25 @@ def test_a_line_that_was_cut_is_dropped_by_the_next_writer(tmp_path):
 
     assert [view.state for view in open_study(path).views()] == ["complete", "waiting"]
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_full_disk_leaves_the_journal_whole(tmp_path):
+    path = tmp_path / "j.log"
+    study = open_study(path)
+    study.add_points(points(2))
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As much as a part of the next line.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        with pytest.raises(StorageError, match=r"The storage .*j\.log: File too large"):
+            study.claim()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert path.read_bytes() == before
+    assert study.claim().number == 0
+    assert open_study(path).claim().number == 1
 
 
 def test_a_file_that_is_no_journal_is_named_with_the_line(tmp_path):
