@@ -135,10 +135,10 @@ def _row_held(engine: Any) -> Iterator[None]:
 def _translated(name: str) -> Iterator[None]:
     try:
         yield
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"--storage {name} needs the package {error.name}: pip install {error.name}."
-        ) from error
+    except ImportError as error:
+        # Optuna says only that one is missing; what it was raised from says which.
+        missing = error.name or getattr(error.__cause__, "name", None) or "of the database"
+        raise ConfigError(f"--storage {name} needs the package {missing}: install it.") from error
     except OSError as error:
         raise StorageError(f"The storage {name}: {error.strerror or error}.") from error
     except Exception as error:

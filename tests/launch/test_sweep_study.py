@@ -272,6 +272,7 @@ def test_a_file_that_is_no_journal_is_named_with_the_line(tmp_path):
         ("nosql://host/name", "Write sqlite:///FILE"),
         ("{folder}", "is a folder; name a file in it"),
         ("mysql+nothing://host/name", "mysql"),
+        ("mysql+pymysql://host/name", "needs the package pymysql: install it"),
     ],
 )
 def test_an_unknown_storage_is_refused(tmp_path, where, message):
