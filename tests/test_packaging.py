@@ -15,7 +15,7 @@ OPTIONAL = ("wandb", "tensorboard", "torchvision", "sklearn", "matplotlib", "pyr
 def test_installation_needs_only_the_core_and_offers_the_rest_as_extras():
     requirements = metadata.requires("jade-trainer") or []
     required = {item.split(">")[0].strip() for item in requirements if "extra ==" not in item}
-    assert required == {"torch", "numpy", "pyyaml", "python-dotenv", "rich", "pillow"}
+    assert required == {"torch", "numpy", "pyyaml", "python-dotenv", "rich", "pillow", "optuna"}
     extras = set(metadata.metadata("jade-trainer").get_all("Provides-Extra") or [])
     assert {"wandb", "vision", "tensorboard", "examples", "all", "bench", "dev"} <= extras
 
