@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine with Python 3.10+ and make: `make demo`, `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+# Many tests wait for processes that they have started: more at a time than there are cores.
+WORKERS ?= 6
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -25,7 +27,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 # For the tests of pages, which are skipped where there is no browser: Debian's Chromium.
 browser:

@@ -1,7 +1,9 @@
 """Fixtures that every test can use: a clean environment and a miniature project of a user."""
 
+import contextlib
 import os
 import random
+import signal
 import textwrap
 from pathlib import Path
 
@@ -10,6 +12,11 @@ import torch
 from wandb_fixtures import wandb_online, wandb_server
 
 __all__ = ["wandb_online", "wandb_server"]
+# In the background of a script SIGINT is ignored, and so it would be by all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ROOT = Path(__file__).parent.parent
 # Variables that would change what a run does.
 MEANINGFUL = ("WANDB_", "DEVICE", "EXPERIMENTS_ROOT", "DATA_ROOT", "NUM_WORKERS", "JADE_", "SLURM_")
