@@ -1,6 +1,5 @@
 """What a training step costs around the user's own code, as a multiple of the bare loop's."""
 
-import contextlib
 import statistics
 import tempfile
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from benchmarks.worker import Worker
 
 STEPS_PER_EPOCH = 57
 BUSY = 1.05
+BARE = "bare"
 NAMES = {
     "jade": "JADE: CSV every 50 steps, progress line",
     "jade_loader": "JADE with its own loader",
@@ -27,28 +27,33 @@ TARGETS = {"jade": 1.03, "jade_loader": 0.75}
 
 @dataclass(frozen=True)
 class Plan:
-    """How often is measured: ``processes`` times anew, in each ``rounds`` times in turn."""
+    """How often is measured: in ``processes`` processes, in each ``rounds`` times in turn."""
 
-    epochs: int = 60
-    processes: int = 5
-    rounds: int = 6
-    peer_rounds: int = 2
+    epochs: int = 30
+    processes: int = 10
+    rounds: int = 10
+    peer_processes: int = 3
+    peer_rounds: int = 3
 
 
-QUICK = Plan(epochs=30, processes=1, rounds=3, peer_rounds=1)
+QUICK = Plan(epochs=20, processes=2, rounds=5, peer_processes=1, peer_rounds=2)
 
 
 def measure(*, quick: bool = False) -> list[Figure]:
     """Measure all contenders that are installed, each between two runs of the bare loop."""
     plan = QUICK if quick else Plan()
-    contenders = [name for name in CONTENDERS if name != "bare" and is_installed(name)]
-    samples: dict[str, list[dict[str, Any]]] = {name: [] for name in ["bare", *contenders]}
+    contenders = [name for name in CONTENDERS if name != BARE and is_installed(name)]
+    samples: dict[str, list[dict[str, Any]]] = {name: [] for name in [BARE, *contenders]}
     with tempfile.TemporaryDirectory(prefix="jade-benchmark-") as folder:
         data = Path(folder, "digits.pt")
         tiny.save_digits(data)
-        for _ in range(plan.processes):
-            _measure_processes(samples, data, plan, Path(folder))
-    figures = [_bare_figure(samples["bare"], plan)]
+        for number in range(plan.processes):
+            for name in contenders:
+                if name in TARGETS:
+                    _measure_process(samples, name, plan.rounds, data, plan.epochs)
+                elif number < plan.peer_processes:
+                    _measure_process(samples, name, plan.peer_rounds, data, plan.epochs)
+    figures = [_bare_figure(samples[BARE], plan)]
     figures += [_figure(name, samples[name]) for name in contenders]
     figures += [
         Figure("loop", NAMES[name], note="not installed") for name in NAMES if name not in samples
@@ -56,24 +61,17 @@ def measure(*, quick: bool = False) -> list[Figure]:
     return figures
 
 
-def _measure_processes(
-    samples: dict[str, list[dict[str, Any]]], data: Path, plan: Plan, folder: Path
+def _measure_process(
+    samples: dict[str, list[dict[str, Any]]], name: str, rounds: int, data: Path, epochs: int
 ) -> None:
-    """Start each contender once; let them take turns with the bare loop."""
-    with contextlib.ExitStack() as stack:
-        workers = {
-            name: stack.enter_context(Worker(name, data, plan.epochs, folder)) for name in samples
-        }
-        bare = workers.pop("bare")
-        before = bare.run()
-        for number in range(plan.rounds):
-            for name, worker in workers.items():
-                if name not in TARGETS and number >= plan.peer_rounds:
-                    continue
-                ours, after = worker.run(), bare.run()
-                samples["bare"].append(after)
-                samples[name].append(_compare(ours, before, after))
-                before = after
+    """Let a contender and the bare loop take turns in a process of their own."""
+    with Worker([BARE, name], data, epochs, data.parent) as worker:
+        before = worker.run(BARE)
+        for _ in range(rounds):
+            ours, after = worker.run(name), worker.run(BARE)
+            samples[BARE].append(after)
+            samples[name].append(_compare(ours, before, after))
+            before = after
 
 
 def _compare(ours: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

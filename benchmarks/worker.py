@@ -1,4 +1,4 @@
-"""A process that runs one contender whenever it is told to, and says how long that took."""
+"""A process that runs contenders whenever it is told to, and says how long that took."""
 
 import contextlib
 import json
@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,13 +62,16 @@ class Terminal:
 
 
 class Worker:
-    """A contender in a process of its own, warmed up, with a terminal to draw on."""
+    """A process that has warmed up with some contenders, with a terminal to draw on.
 
-    def __init__(self, contender: str, data: Path, epochs: int, folder: Path) -> None:
-        self.contender = contender
+    Two that are to be compared share it: where in memory a process has put things makes more of a
+    difference to a small step than most libraries do.
+    """
+
+    def __init__(self, contenders: Sequence[str], data: Path, epochs: int, folder: Path) -> None:
         answers, theirs = os.pipe()
         self._terminal = Terminal()
-        arguments = [contender, str(data), str(epochs), str(folder), str(theirs)]
+        arguments = [str(data), str(epochs), str(folder), str(theirs)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", *arguments],
             stdin=subprocess.PIPE,
@@ -81,18 +85,19 @@ class Worker:
         os.close(theirs)
         self._terminal.close()
         self._answers = os.fdopen(answers)
-        self.run()
+        for contender in contenders:
+            self.run(contender)
 
-    def run(self) -> dict[str, Any]:
+    def run(self, contender: str) -> dict[str, Any]:
         """Train once; return the seconds (``wall``, ``cpu``) and the digest of the weights."""
         if self._process.stdin is None:
             raise AssertionError("the worker has no standard input")
-        self._process.stdin.write("run\n")
+        self._process.stdin.write(f"{contender}\n")
         self._process.stdin.flush()
         answer = self._answers.readline()
         if not answer:
             self._process.wait()
-            raise RuntimeError(f"{self.contender} has failed:\n{self._terminal.tail()}")
+            raise RuntimeError(f"{contender} has failed:\n{self._terminal.tail()}")
         result: dict[str, Any] = json.loads(answer)
         return result
 
@@ -112,18 +117,18 @@ class Worker:
 
 
 def main() -> None:
-    """Train once for each line of standard input."""
+    """Train once for each line of standard input, which names a contender."""
     import torch
 
     from benchmarks import tiny
     from benchmarks.contenders import CONTENDERS, Task
 
     torch.set_num_threads(1)
-    contender, data, epochs, folder, descriptor = sys.argv[1:]
+    data, epochs, folder, descriptor = sys.argv[1:]
     task = Task(data, int(epochs), folder)
     with os.fdopen(int(descriptor), "w", buffering=1) as answers:
-        for _ in sys.stdin:
-            network, stopwatch = CONTENDERS[contender](task)
+        for line in sys.stdin:
+            network, stopwatch = CONTENDERS[line.strip()](task)
             values = {"wall": stopwatch.wall, "cpu": stopwatch.cpu, "weights": tiny.digest(network)}
             print(json.dumps(values), file=answers)
 
