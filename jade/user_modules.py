@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -41,6 +42,56 @@ class _Stamp:
 
 # Which file each imported user module came from, so that an edited file is imported again.
 _imported: dict[str, _Stamp] = {}
+
+
+class _OwnFiles:
+    """The files of users among all modules that have been imported, by the names of these.
+
+    There are more than a thousand modules, and a process that was forked pays for each one that it
+    looks at with a copy of a page of memory: only those are looked at that came since the last time.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._files: dict[str, str] = {}
+
+    def below(self, prefixes: tuple[str, ...]) -> dict[str, str]:
+        """Return the files below some folders."""
+        self._look()
+        found = {name: file for name, file in self._files.items() if file.startswith(prefixes)}
+        return {name: file for name, file in found.items() if name in sys.modules}
+
+    def forget(self) -> None:
+        """Look at all modules again: some were taken out, or put back."""
+        self._known.clear()
+        self._files.clear()
+
+    def _look(self) -> None:
+        for name, module in self._newcomers():
+            self._known[name] = id(module)
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and is_own_file(file):
+                self._files[name] = file
+            else:
+                self._files.pop(name, None)
+
+    def _newcomers(self) -> list[tuple[str, ModuleType]]:
+        """Return what stands behind the last module that is known; an import puts it at the end."""
+        found = []
+        try:
+            for name in reversed(sys.modules):
+                module = sys.modules[name]
+                # One that was imported again is another object.
+                if self._known.get(name) == id(module):
+                    break
+                found.append((name, module))
+        except (RuntimeError, KeyError):
+            # Another thread imports at this very moment.
+            return list(sys.modules.items())
+        return found
+
+
+_own_files = _OwnFiles()
 
 
 @dataclass
@@ -128,6 +179,7 @@ class ModuleSet:
         sys.path[:] = [*own_bases, *(e for e in path if e not in (*_beside, *project.entries))]
         _project.roots, _project.entries = [], []
         _replace_items(_imported, self._stamps)
+        _own_files.forget()
         sys.modules.update(self._modules)
         sys.dont_write_bytecode = True
         try:
@@ -138,6 +190,7 @@ class ModuleSet:
             self._modules = self._take_own()
             sys.modules.update(hidden)
             _replace_items(_imported, stamps)
+            _own_files.forget()
             _project.roots, _project.entries = project.roots, project.entries
             sys.path[:] = path
 
@@ -225,12 +278,12 @@ def syntax_problem(path: Path, error: SyntaxError | ValueError | OSError) -> str
 
 
 def _import(path: Path, root: Path | None, roots: Sequence[Path]) -> ModuleType:
-    importlib.invalidate_caches()
     if root is not None:
         _project.enter(roots)
         module = _import_below(root, path)
         if module is not None:
             return module
+    importlib.invalidate_caches()
     return _import_alone(path)
 
 
@@ -239,13 +292,19 @@ def _import_below(root: Path, path: Path) -> ModuleType | None:
     parts = (root.name, *path.relative_to(root).with_suffix("").parts)
     if parts[-1] == "__init__":
         parts = parts[:-1]
+    name = ".".join(parts)
+    forget_edited(root)
+    if name in sys.modules and name in _imported and _imported[name].path.resolve() == path:
+        # What a function of it has imported since then.
+        _remember(root)
+        return sys.modules[name]
+    importlib.invalidate_caches()
     spec = _find_spec(root.name)
     locations = spec.submodule_search_locations if spec is not None else None
     folders = [Path(item).resolve() for item in locations or ()]
     if root not in folders or any("." in part for part in parts):
         return None
-    forget_edited(root)
-    module = importlib.import_module(".".join(parts))
+    module = importlib.import_module(name)
     _remember(root)
     return module if Path(module.__file__ or "").resolve() == path else None
 
@@ -270,16 +329,16 @@ def _is_from_another_project(package: str, roots: Sequence[Path]) -> bool:
     )
 
 
-def _is_installed(file: Path) -> bool:
-    return not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
+def _is_installed(file: Path | str) -> bool:
+    return any(f"{os.sep}{name}{os.sep}" in str(file) for name in ("site-packages", "dist-packages"))
 
 
 def is_own_file(name: str) -> bool:
     """Tell whether a file is a user's: of no library, not of Python, not of JADE."""
-    is_python = name.endswith(".py") and not name.startswith(_foreign())
-    return is_python and not _is_installed(Path(name))
+    return name.endswith(".py") and not name.startswith(_foreign()) and not _is_installed(name)
 
 
+@functools.cache
 def _foreign() -> tuple[str, ...]:
     others = (Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
     return tuple(f"{folder}{os.sep}" for folder in others)
@@ -287,14 +346,10 @@ def _foreign() -> tuple[str, ...]:
 
 def imported_below(folders: Iterable[Path]) -> set[Path]:
     """Return the files of a user that were imported from the given folders."""
-    prefixes = tuple(f"{folder}{os.sep}" for folder in folders)
-    # An environment may stand within a project; what it holds is no part of that.
-    foreign = _foreign()
+    found = _own_files.below(tuple(f"{folder}{os.sep}" for folder in folders))
     # The main program only calls us; multiprocessing knows it by another name, too.
-    modules = [m for m in list(sys.modules.values()) if m is not sys.modules.get("__main__")]
-    files = [getattr(module, "__file__", None) for module in modules]
-    own = {f for f in files if f and f.startswith(prefixes) and not f.startswith(foreign)}
-    return {Path(f).resolve() for f in own if f.endswith(".py") and not _is_installed(Path(f))}
+    main = sys.modules.get("__main__")
+    return {Path(file).resolve() for name, file in found.items() if sys.modules[name] is not main}
 
 
 def _import_alone(path: Path) -> ModuleType:
@@ -334,11 +389,8 @@ def _free_name(path: Path) -> str:
 
 def _remember(scope: Path) -> None:
     """Stamp every module whose file lies in a folder: a file imports others beside it."""
-    # Texts, not paths: there are more than a thousand modules, and this happens for each file.
-    prefix = f"{scope}{os.sep}"
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name not in _imported and isinstance(file, str) and file.startswith(prefix):
+    for name, file in _own_files.below((f"{scope}{os.sep}",)).items():
+        if name not in _imported:
             with contextlib.suppress(OSError):
                 _imported[name] = _Stamp.of(Path(file), scope)
 
@@ -350,6 +402,7 @@ def _forget(names: Sequence[str] | dict[str, _Stamp]) -> None:
         del sys.modules[name]
     for name in [name for name in _imported if name.partition(".")[0] in packages]:
         del _imported[name]
+    _own_files.forget()
 
 
 def _near(path: Path) -> str:

@@ -148,7 +148,7 @@ def _start_helpers(
     sweep_id: str, environ: dict[str, str], stack: ExitStack, *, is_warm: bool
 ) -> "Launcher":
     """Start the processes that trials need; they import while we ask W&B about the sweep."""
-    from jade.launch.launcher import WARM_MODULES, Launcher
+    from jade.launch.launcher import WANDB_MODULES, WARM_MODULES, Launcher
     from jade.launch.wandb_service import WandbService
     from jade.launch.workplace import make_sweep_folder, remove_if_unused
     from jade.loggers import shared_service
@@ -159,7 +159,7 @@ def _start_helpers(
     stack.callback(remove_if_unused, sweep_folder)
     # It ends when this process and all trials have: wandb minds if it is gone before.
     service = WandbService(environ)
-    modules = WARM_MODULES if is_warm else ()
+    modules = (*WARM_MODULES, *WANDB_MODULES) if is_warm else ()
     launcher = Launcher(sweep_folder / "server.log", modules, [service.leash])
     stack.callback(launcher.close)
     token = service.token()

@@ -24,9 +24,15 @@ WARM_MODULES = (
     "jade.run",
     "jade.commands.train",
     "jade.loggers.csv_logger",
-    "jade.loggers.wandb_logger",
     "rich.console",
     "rich.table",
+    # What torch imports by itself when something is saved or loaded, or first computed.
+    "torch.utils.serialization.config",
+    "torch.profiler._cupti_monitor",
+)
+# What it needs besides if it logs to W&B. Each process that is forked pays for what it does not use.
+WANDB_MODULES = (
+    "jade.loggers.wandb_logger",
     "wandb",
     "wandb.apis.public",
     "wandb.sdk.launch.inputs.internal",
@@ -52,7 +58,7 @@ class Launcher:
     def __init__(
         self,
         log_path: Path,
-        modules: Sequence[str] = WARM_MODULES,
+        modules: Sequence[str],
         inherited: Sequence[int] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:

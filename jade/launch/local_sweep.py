@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jade.errors import ConfigError, StorageError
-from jade.launch.launcher import Launcher
+from jade.launch.launcher import WANDB_MODULES, WARM_MODULES, Launcher
 from jade.launch.program import Program, make_program
 from jade.launch.pruning import Pruning
 from jade.launch.slots import Slot
@@ -68,6 +68,7 @@ class Setup:
         arguments: What every run is told besides the command of the sweep.
         base_seed: The seed that is configured, if any.
         is_training: Whether the program is one of JADE, with run directories.
+        uses_wandb: Whether runs may log to W&B.
     """
 
     sweep: Sweep
@@ -77,6 +78,7 @@ class Setup:
     arguments: Sequence[str] = ()
     base_seed: Any = None
     is_training: bool = True
+    uses_wandb: bool = False
 
 
 @dataclass
@@ -146,11 +148,11 @@ class LocalSweep:
         self._stops_seen = self._study.attributes().get(STOPS)
         self._study.beat()
         self._next_beat = time.monotonic() + BEAT_S
-        arguments: dict[str, Any] = {} if self._options.is_warm else {"modules": ()}
+        modules = (*WARM_MODULES, *(WANDB_MODULES if self._setup.uses_wandb else ()))
         self._launcher = Launcher(
             self._setup.folder.work / "server.log",
+            modules if self._options.is_warm else (),
             environ=self._options.server_environ,
-            **arguments,
         )
         self._launcher.listen(
             lambda run_id, code: self._events.put(functools.partial(self._end_by_id, run_id, code)),

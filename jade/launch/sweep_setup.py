@@ -57,6 +57,7 @@ def make_setup(
         arguments=arguments or list(others),
         base_seed=find_seed(configuration),
         is_training=configuration is not None,
+        uses_wandb=logs or configuration is None,
     )
 
 

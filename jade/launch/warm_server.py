@@ -176,6 +176,7 @@ def import_quietly(modules: Iterable[str]) -> None:
 
 def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Resolve the configuration of a training, so that the files of the user are imported."""
+    from jade import provenance, yaml_file
     from jade.command_line import ArgumentParser, add_settings, collect_overrides
     from jade.config import Sources, load
     from jade.envvars import exported
@@ -191,7 +192,10 @@ def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         overrides = collect_overrides(*parser.parse_known_args(given))
         configuration = load(Sources(arguments=overrides, environ=environ))
         with exported(configuration.environ):
-            resolve(configuration, look_further=check.find_problems)
+            resolved = resolve(configuration, look_further=check.find_problems)
+        # What each run would otherwise work out anew: how texts are written, what this machine is.
+        yaml_file.render(resolved.expanded)
+        provenance.describe_machine()
     finally:
         del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
 
