@@ -21,7 +21,8 @@ REFRESH_S, STORAGE_S = 0.5, 2.0
 # Where nobody can watch a table, a line now and then is enough.
 PLAIN_S = 60.0
 MAX_FAILURES, MAX_LINES, MAX_POINTS = 20, 5, 10
-ORDER = ("running", "waiting", "done", "stopped", "failed")
+REMOVED = "no longer in the file"
+ORDER = ("running", "waiting", "done", "stopped", "failed", REMOVED)
 STATES = {
     "waiting": "waiting",
     "left": "waiting",
@@ -29,6 +30,7 @@ STATES = {
     "complete": "done",
     "pruned": "stopped",
     "fail": "failed",
+    "removed": REMOVED,
 }
 
 
