@@ -19,6 +19,7 @@ import sqlalchemy
 
 from jade.errors import ConfigError, StorageError
 from jade.launch.search import BayesSearch, RandomSearch
+from jade.launch.sweep_folder import SweepFolder
 from jade.launch.sweep_storage import hide_password, open_storage
 from jade.launch.sweep_study import SweepStudy
 from jade.launch.sweep_worker import Attendance, Worker
@@ -425,6 +426,32 @@ def test_trials_that_have_ended_are_read_from_a_database_once(tmp_path):
 
 def test_passwords_are_not_shown():
     assert hide_password("postgresql://me:secret@host/name") == "postgresql://me:***@host/name"
+
+
+def test_a_storage_is_remembered_without_its_password_and_not_exchanged(tmp_path):
+    folder = SweepFolder(tmp_path / "s")
+    secret = "postgresql://me:secret@host/name"
+    assert folder.find_storage(secret) == secret
+    folder.create("method: grid\n", "s", secret)
+
+    assert "secret" not in "".join(
+        path.read_text() for path in folder.root.glob("*") if path.is_file()
+    )
+    assert folder.find_storage(secret) == secret
+    for given in (None, "postgresql://me:secret@other/name", str(folder.journal)):
+        with pytest.raises(ConfigError, match=r"is postgresql://me:\*\*\*@host/name"):
+            folder.find_storage(given)
+
+
+def test_a_storage_in_a_file_means_the_same_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert SweepFolder(tmp_path / "s").find_storage("sqlite:///x.db?timeout=3") == (
+        f"sqlite:///{tmp_path}/x.db?timeout=3"
+    )
+    assert SweepFolder(tmp_path / "s").find_storage("x.log") == f"{tmp_path}/x.log"
+    with pytest.raises(ConfigError, match="is lost with this process"):
+        open_storage("sqlite:///:memory:")
 
 
 @pytest.fixture
