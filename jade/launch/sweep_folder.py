@@ -12,6 +12,7 @@ from jade.runs import default_root
 from jade.sweep import load_sweep
 from jade.whole_file import write_whole
 
+CONSOLE = "console.log"
 NOT_IN_NAMES = re.compile(r"[/\\\0]+")
 
 
@@ -66,6 +67,11 @@ class SweepFolder:
 
     def run(self, run_id: str) -> RunDir:
         return RunDir(self.runs / run_id)
+
+    def find_output(self, run_id: str) -> Path:
+        """Return where the output of a run is; one that has no directory leaves it elsewhere."""
+        own = self.run(run_id).root / CONSOLE
+        return own if own.is_file() else self.work / f"{run_id}.log"
 
     def stop_file(self, run_id: str) -> Path:
         """Exists if a run is to end because the sweep has seen enough of it."""

@@ -1,5 +1,6 @@
 """`jade sweep run` as a process: its runs, signals, faults, and what it does when called again."""
 
+import csv
 import fcntl
 import io
 import json
@@ -617,7 +618,7 @@ def test_damaged_run_directories_are_mended_or_named(training):
     assert states == ["complete", "complete", "fail"]
 
 
-def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, trained):
+def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, trained, capsys):
     former = trained("--model.params.lr=0.1")
     training.write({"model.params.lr": {"values": [0.1, 0.2]}})
 
@@ -630,6 +631,25 @@ def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, 
     views = open_kept("sweep").study.views()
     assert views[0].value == RunDir(former).read_status()["latest"]["Error"]
     assert views[0].result["runs"][0]["path"] == str(former)
+
+    # A point that fails before it has a directory counts, too; whoever looks at the sweep sees all.
+    training.write({"model.params.lr": {"values": [0.1, 0.2, "much"]}})
+    code, output = training.run()
+    assert code == 1, output
+    (log,) = (training.runs.parent / "work").glob("sweep-*.log")
+    assert f"output: {log}\n" in output
+    capsys.readouterr()
+    assert main(["analyze", "sweep", "--csv=all.csv"]) == 0
+    with (training.folder / "all.csv").open() as file:
+        rows = {row["model.params.lr"]: row for row in csv.DictReader(file)}
+    assert rows["0.1"]["path"] == str(former)
+    statuses = {lr: row["status"] for lr, row in rows.items()}
+    assert statuses == {"0.1": "finished", "0.2": "finished", "much": "failed"}
+    assert "exit 2" in rows["much"]["run/reason"]
+    assert main(["test", "experiments/sweep", "--devices=cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 of 2 runs are tested" in shown
+    assert f"not tested: {log.stem} has no checkpoint (failed)" in shown
 
 
 @pytest.mark.parametrize(("answer", "is_run"), [("y\n", True), ("\n", False)])

@@ -283,7 +283,7 @@ class _Command:
             runner.receive(number)
         names = ", ".join(slot.name for slot in slots)
         print(f"sweep {self._name} in {setup.folder.root} on {names}", flush=True)
-        with signals_go_to(runner), SweepDisplay(runner, study, sweep) as display:
+        with signals_go_to(runner), SweepDisplay(runner, study, sweep, setup.folder) as display:
             code = runner.run()
         return display.conclude(code)
 
