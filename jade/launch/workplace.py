@@ -18,8 +18,7 @@ from jade.loggers.shared_service import SERVICE
 from jade.settings import FILES
 from jade.signals import AGENT
 from jade.sweep import Sweep, require_sweep, telling_points
-from jade.sweep.command import DEFAULT_COMMAND
-from jade.sweep.command import Command
+from jade.sweep.command import DEFAULT_COMMAND, Command
 from jade.whole_file import write_whole
 
 
