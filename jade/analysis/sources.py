@@ -13,10 +13,12 @@ from jade.analysis.sweep_facts import (
     SweepFacts,
     describe_sweep,
     load_sweep_facts,
+    read_elsewhere,
 )
 from jade.errors import ConfigError, closest
 from jade.overrides import flatten, join_key, split_key
-from jade.runs import default_root
+from jade.run_dir import FAILED
+from jade.runs import UNKNOWN, default_root
 
 if TYPE_CHECKING:
     from jade.remote.listing import ListedRun
@@ -108,6 +110,7 @@ def _collect_folder(folder: Path, reader: RunReader, found: Collection) -> None:
     seen = {run.directory.root.resolve() for run in found.runs if run.directory}
     for path, sweep in _walk(folder, None, set(), found):
         if path.resolve() not in seen:
+            seen.add(path.resolve())
             found.runs.append(reader.read(path, sweep.name if sweep else ""))
 
 
@@ -130,6 +133,7 @@ def _walk(
     own = load_sweep_facts(folder) if SWEEP_FILE in names else None
     if own is not None:
         found.sweeps.append(own)
+        yield from _walk_elsewhere(folder, own, found)
     for name, is_folder in sorted(names.items()):
         path = folder / name
         if own is not None and name == RUNS and is_folder:
@@ -137,6 +141,30 @@ def _walk(
             yield from ((below, own) for below in sorted(path.iterdir()) if below.is_dir())
         elif is_folder:
             yield from _walk(path, own or sweep, seen, found)
+
+
+def _walk_elsewhere(
+    folder: Path, sweep: SweepFacts, found: Collection
+) -> Iterator[tuple[Path, SweepFacts]]:
+    """Find the reused runs of a sweep; of what has no directory, only what is said is known."""
+    for run in read_elsewhere(folder):
+        path = Path(str(run.get("path") or folder / RUNS / str(run["id"])))
+        if path.is_dir():
+            yield path, sweep
+            continue
+        reason = "the run that was reused is gone" if run.get("path") else run.get("reason")
+        values = run.get("values")
+        found.runs.append(
+            RunFacts(
+                id=str(run["id"]),
+                path=str(path),
+                status=UNKNOWN if run.get("path") else FAILED,
+                source=sweep.name,
+                reason=None if reason is None else str(reason),
+                config=_flatten(values) if isinstance(values, Mapping) else {},
+                notes=["it has no directory"],
+            )
+        )
 
 
 def is_run(folder: Path, names: Mapping[str, bool]) -> bool:

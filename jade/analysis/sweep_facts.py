@@ -1,14 +1,18 @@
 """What a sweep says of its runs: the parameters that it varies, and the metric that it improves."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jade import yaml_file
 from jade.errors import ConfigError
+from jade.whole_file import write_whole
 
 SWEEP_FILE, RUNS = "sweep.yml", "runs"
+# Names the points of a sweep that have no directory among its runs.
+ELSEWHERE = "elsewhere.json"
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,25 @@ def load_sweep_facts(folder: Path) -> SweepFacts | None:
     except ConfigError:
         return SweepFacts(folder.name)
     return describe_sweep(folder.name, values) if isinstance(values, Mapping) else None
+
+
+def write_elsewhere(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Write which runs of a sweep are in other places, or nowhere: id, values, path or reason."""
+    path = folder / ELSEWHERE
+    if runs:
+        write_whole(path, (json.dumps(list(runs), indent=1, default=str) + "\n").encode())
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read_elsewhere(folder: Path) -> list[Mapping[str, Any]]:
+    """Read what was written; nothing if there is none, or if it is damaged."""
+    try:
+        found = json.loads((folder / ELSEWHERE).read_bytes())
+    except (OSError, ValueError):
+        return []
+    runs = found if isinstance(found, list) else []
+    return [run for run in runs if isinstance(run, Mapping) and "id" in run]
 
 
 def _parameters(values: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -2,22 +2,20 @@
 
 import argparse
 import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jade.commands import COMMANDS
 from jade.commands.base import make_parser, parse_all
+from jade.commands.passed_signals import signals_go_to, signals_kept_back
 from jade.errors import ConfigError, raise_all
 
 if TYPE_CHECKING:
     from jade.launch.agent import Agent, AgentOptions
     from jade.launch.launcher import Launcher
 
-SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
 # A tenth of the time limit, at most two minutes, is for checkpoints.
 RESERVE_SHARE, LONGEST_RESERVE_S = 0.1, 120.0
 TEACHING = """\
@@ -39,11 +37,11 @@ def main(tokens: list[str], program: str) -> int:
     if namespace is None:
         return 0
     options = _read_options(namespace)
-    with ExitStack() as stack, _signals_kept_back() as received:
+    with ExitStack() as stack, signals_kept_back() as received:
         agent = _make_agent(namespace, options, stack)
         for number in received:
             agent.receive(number)
-        with _signals_go_to(agent):
+        with signals_go_to(agent):
             print(f"ready after {time.monotonic() - started:.1f} s", flush=True)
             return agent.run()
 
@@ -129,6 +127,7 @@ def _make_agent(
     from jade.remote.reference import parse_sweep
 
     environ, folder = dict(os.environ), Path.cwd()
+    # Whether they are here is a part of the preflight.
     num_cuda = probe(environ)["count"] if namespace.devices == ALL else 0
     devices = parse_devices(namespace.devices, num_cuda)
     reference = parse_sweep(namespace.sweep, environ)
@@ -166,30 +165,3 @@ def _start_helpers(
     if token is not None:
         os.environ[shared_service.SERVICE] = environ[shared_service.VARIABLE] = token
     return launcher
-
-
-@contextmanager
-def _signals_kept_back() -> Iterator[list[int]]:
-    """Remember signals until there is somebody to take them."""
-    received: list[int] = []
-    former = {}
-    for number in _watched():
-        former[number] = signal.signal(number, lambda n, _: received.append(n))
-    try:
-        yield received
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _signals_go_to(agent: "Agent") -> Iterator[None]:
-    for number in _watched():
-        signal.signal(number, lambda n, _: agent.receive(n))
-    yield
-
-
-def _watched() -> list[int]:
-    """Return the signals that are passed on; one that was ignored from the start stays so."""
-    found = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    return [number for number in found if signal.getsignal(number) is not signal.SIG_IGN]

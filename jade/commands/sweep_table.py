@@ -1,5 +1,6 @@
 """Show a local sweep while it runs, and what came of it."""
 
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from jade.launch.kept_sweep import KeptSweep
     from jade.launch.local_sweep import LocalSweep
+    from jade.launch.sweep_folder import SweepFolder
     from jade.launch.sweep_study import SweepStudy, TrialView
     from jade.sweep import Sweep
 
@@ -21,7 +23,8 @@ REFRESH_S, STORAGE_S = 0.5, 2.0
 # Where nobody can watch a table, a line now and then is enough.
 PLAIN_S = 60.0
 MAX_FAILURES, MAX_LINES, MAX_POINTS = 20, 5, 10
-ORDER = ("running", "waiting", "done", "stopped", "failed")
+REMOVED = "no longer in the file"
+ORDER = ("running", "waiting", "done", "stopped", "failed", REMOVED)
 STATES = {
     "waiting": "waiting",
     "left": "waiting",
@@ -29,14 +32,22 @@ STATES = {
     "complete": "done",
     "pruned": "stopped",
     "fail": "failed",
+    "removed": REMOVED,
 }
 
 
 class SweepDisplay:
     """A live table on a terminal, plain lines elsewhere."""
 
-    def __init__(self, runner: "LocalSweep", study: "SweepStudy", sweep: "Sweep") -> None:
+    def __init__(
+        self,
+        runner: "LocalSweep",
+        study: "SweepStudy",
+        sweep: "Sweep",
+        folder: "SweepFolder",
+    ) -> None:
         self._runner = runner
+        self._folder = folder
         self._study = study
         self._sweep = sweep
         self._views: Sequence[TrialView] = []
@@ -67,7 +78,11 @@ class SweepDisplay:
 
     def conclude(self, code: int) -> int:
         """Print what came of the sweep, and return the exit code."""
+        from jade.launch.elsewhere import note_elsewhere
+
         self._refresh_views()
+        with contextlib.suppress(OSError):
+            note_elsewhere(self._folder, self._views)
         counts = self._counts()
         took = _duration(time.monotonic() - self._started)
         print(f"{self._summary(counts)}; {took}")
@@ -88,6 +103,7 @@ class SweepDisplay:
 
         tails = {run.point.claim.key: run.tail for run in self._runner.failures}
         table = Table("run", "values", "why", title="Failed", title_justify="left")
+        outputs = []
         for view in failed[:MAX_FAILURES]:
             run_id = next((r["id"] for r in view.result.get("runs", ()) if r.get("reason")), "")
             lines = [
@@ -95,12 +111,16 @@ class SweepDisplay:
                 *tails.get(view.key, [])[-MAX_LINES:],
             ]
             table.add_row(str(run_id), describe(view.values), "\n".join(lines))
+            outputs += [self._folder.find_output(run_id)] if run_id else []
         # A pipe has no width: nothing in it should be cut.
         console = Console(width=None if sys.stdout.isatty() else 160, markup=False)
         console.print(table)
         if len(failed) > MAX_FAILURES:
             print(f"and {len(failed) - MAX_FAILURES} more")
-        print("their output: console.log in their run directories; again: --retry-failed")
+        # Not in the table, where it would be broken into lines.
+        for path in outputs:
+            print(f"output: {path}")
+        print("again: --retry-failed")
 
     def _line(self, text: str) -> None:
         if self._live is not None:

@@ -11,7 +11,7 @@ from jade.command_line import collect_overrides
 from jade.commands import COMMANDS
 from jade.commands.base import importing_for_good, make_parser, parse
 from jade.commands.test_view import print_test, print_tests, show_log
-from jade.errors import ConfigError, DeviceError, suggest
+from jade.errors import ConfigError
 
 if TYPE_CHECKING:
     from jade.launch.many_tests import TestedRun
@@ -189,17 +189,10 @@ def _arguments(namespace: argparse.Namespace, rest: Sequence[str]) -> list[str]:
 
 def _make_slots(namespace: argparse.Namespace, num_runs: int) -> "list[Slot]":
     """Return the places for tests: on each device as many as it takes to have all workers."""
-    from jade.launch.device_probe import probe
-    from jade.launch.slots import ALL, AUTO, make_slots, parse_devices
+    from jade.launch.device_probe import find_devices
+    from jade.launch.slots import AUTO, make_slots
 
-    named = namespace.devices or AUTO
-    num_cuda = probe(os.environ)["count"] if named == ALL or "cuda" in named else 0
-    devices = parse_devices(named, num_cuda)
-    # A test that finds no GPU would quietly take the CPU.
-    known = [f"cuda:{index}" for index in range(num_cuda)]
-    for device in devices:
-        if device.startswith("cuda") and device not in known:
-            raise DeviceError(f"--devices: {device} is not here.{suggest(device, ['cpu', *known])}")
+    devices = find_devices(namespace.devices or AUTO, os.environ)
     wanted = min(namespace.workers or len(devices), num_runs)
     devices = devices[:wanted]
     per_device = -(-wanted // len(devices))

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from jade.errors import DeviceError, suggest
+from jade.launch.slots import ALL, parse_devices
+
 TIMEOUT_S = 120.0
 
 
@@ -29,6 +32,22 @@ def probe(environ: Mapping[str, str]) -> dict[str, Any]:
         return {"count": 0, "problems": {"cuda": last}}
     found: dict[str, Any] = json.loads(lines[-1])
     return found
+
+
+def find_devices(text: str, environ: Mapping[str, str]) -> list[str]:
+    """Parse ``cpu``, ``cuda:0,cuda:1`` or ``all``, and see that there are such GPUs.
+
+    Raises:
+        ConfigError: A device is unknown, or given twice.
+        DeviceError: It is not here: a training would quietly take the CPU instead.
+    """
+    num_cuda = probe(environ)["count"] if text == ALL or "cuda" in text.lower() else 0
+    devices = parse_devices(text, num_cuda)
+    known = [f"cuda:{index}" for index in range(num_cuda)]
+    for device in devices:
+        if device.startswith("cuda") and device not in known:
+            raise DeviceError(f"--devices: {device} is not here.{suggest(device, ['cpu', *known])}")
+    return devices
 
 
 def _try_all() -> dict[str, Any]:

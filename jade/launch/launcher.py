@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from jade.alarm import Alarm
+from jade.errors import JadeError
 from jade.launch.channel import Channel
-from jade.launch.program import Program
+from jade.launch.program import LOST, Program
 
 # What a training needs, whatever it trains.
 WARM_MODULES = (
@@ -40,8 +40,8 @@ WANDB_MODULES = (
 )
 # How long the files of a user may take to be imported before we go on without that.
 PATIENCE_S = 120.0
-# What is reported for a program of which nobody can say how it ended.
-LOST = -int(signal.SIGKILL)
+# How many servers in a row may end before they are ready, and what is shown of what they said.
+MAX_STILLBORN, LOG_LINES = 1, 12
 
 
 class Launcher:
@@ -65,6 +65,7 @@ class Launcher:
         self._environ = {**os.environ, **(environ or {})}
         self._log_path = log_path
         self._modules = modules
+        self._num_stillborn = 0
         self._inherited = inherited
         self._on_end: Callable[[str, int], None] = lambda *_: None
         self._on_note: Callable[[str], None] = lambda _: None
@@ -80,7 +81,7 @@ class Launcher:
 
         Args:
             on_end: Called with the key and the exit code of a program that has ended, or minus the
-                number of the signal that ended it.
+                number of the signal that ended it, or LOST if nobody knows.
             on_note: Called with what somebody should know.
         """
         self._on_end, self._on_note = on_end, on_note
@@ -91,8 +92,17 @@ class Launcher:
         return bool(self._modules)
 
     def start(self, key: str, program: Program, output: int) -> None:
-        """Start a program; its output goes to an open file, of which a copy is taken."""
+        """Start a program; its output goes to an open file, of which a copy is taken.
+
+        Raises:
+            JadeError: The process that starts programs ends before it can.
+        """
         with self._lock:
+            if self._is_broken:
+                raise JadeError(
+                    f"The process that starts programs ends at once; {self._log_path} ends with:\n"
+                    f"{self._read_log()}"
+                )
             self._waiting[key] = (program, os.dup(output))
             self._send(key)
 
@@ -133,7 +143,10 @@ class Launcher:
         what, key = message["is"], message.get("key", "")
         ended: list[tuple[str, int]] = []
         with self._lock:
-            if what == "started":
+            if what == "ready":
+                self._num_stillborn = 0
+                server.is_ready = True
+            elif what == "started":
                 os.close(self._waiting.pop(key)[1])
             elif what == "ended":
                 self._servers.pop(key, None)
@@ -160,14 +173,28 @@ class Launcher:
     def _bury(self, server: "_Server") -> list[tuple[str, int]]:
         """Start again what had not been started, and give up what had."""
         lost = [key for key, its in self._servers.items() if its is server]
-        if self._is_closed:
+        self._num_stillborn += not server.is_ready
+        if self._is_closed or self._is_broken:
             return [(self._forget(key), LOST) for key in lost]
+        if self._num_stillborn:
+            # What it was importing may have ended it.
+            self._modules = ()
         if server is self._current:
             self._replace(server, "the process that had imported them is gone")
         again = [key for key in lost if key in self._waiting]
         for key in again:
             self._send(key)
         return [(self._forget(key), LOST) for key in lost if key not in again]
+
+    @property
+    def _is_broken(self) -> bool:
+        return self._num_stillborn > MAX_STILLBORN
+
+    def _read_log(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self._log_path.read_text(errors="replace").splitlines()
+            return "\n".join(f"    {line}" for line in lines[-LOG_LINES:])
+        return ""
 
     def _forget(self, key: str) -> str:
         self._servers.pop(key, None)
@@ -191,6 +218,7 @@ class _Server:
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         self._hear = hear
+        self.is_ready = False
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jade.launch.warm_server", str(theirs.fileno()), *modules],

@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jade.errors import ConfigError, StorageError
+from jade.errors import ConfigError, RunInUseError, StorageError
+from jade.heartbeat import Heartbeat
 from jade.launch.launcher import WANDB_MODULES, WARM_MODULES, Launcher
-from jade.launch.program import Program, make_program
+from jade.launch.program import LOST, Program, make_program
 from jade.launch.pruning import Pruning
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order, ParameterFiles, build
 from jade.launch.sweep_folder import SweepFolder
 from jade.launch.sweep_runs import FAIL, SweepPoint, SweepRun, find_value, make_point, read_ended
-from jade.launch.sweep_study import MAXIMIZE, STOPS, TARGET, Claim, Draw, SweepStudy
+from jade.launch.sweep_study import MAXIMIZE, STOPS, Claim, Draw, SweepStudy
 from jade.launch.sweep_worker import BEAT_S
-from jade.launch.trial import FINISHED, IMPOSSIBLE, STOPPED, Trial
+from jade.launch.trial import FINISHED, IMPOSSIBLE, INTERRUPTED, PREEMPTED, STOPPED, Trial
 from jade.lock import is_held
 from jade.run_dir import STOPPED as STOPPED_STATUS
 from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, STOP_FILE
@@ -32,7 +33,8 @@ from jade.timespan import render_duration
 TICK_S, LOOK_S = 0.2, 1.0
 # How often a storage that does not work is tried again.
 RETRY_S = 2.0
-IN_USE = "is in use by"
+# How often a run is started again because the process that had started it was gone.
+MAX_LOSSES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +125,20 @@ class LocalSweep:
         self.on_line: Callable[[str], None] = lambda _: None
         self.on_tick: Callable[[], None] = lambda: None
         self.failures: list[SweepRun] = []
-        self.num_done = 0
         self.run_seconds: list[float] = []
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._pending: list[SweepRun] = []
+        # What has stopped by itself is for the next call.
+        self._put_off: list[SweepRun] = []
         self._deliveries: list[Callable[[], object]] = []
         self._num_claimed = 0
         self._takes_work = True
         self._exit_code = 0
         self._received: int | None = None
         self._give_up_at: float | None = None
-        self._next_beat = self._next_look = self._next_try = 0.0
+        self._next_look = self._next_try = self._next_start = self._next_question = 0.0
+        # Whether somebody wants to leave at once, and whether the storage did not work last.
+        self._is_hurried = self._is_storage_away = False
         self._stops_seen: Any = None
         # Whether a question for points may be answered by one.
         self._is_more_expected = True
@@ -147,7 +152,15 @@ class LocalSweep:
         """Work until there is nothing left to do, and return the exit code."""
         self._stops_seen = self._study.attributes().get(STOPS)
         self._study.beat()
-        self._next_beat = time.monotonic() + BEAT_S
+        self._look_for_target()
+        try:
+            with Heartbeat(self._study.beat, BEAT_S):
+                self._work()
+        finally:
+            self._leave()
+        return self._exit_code
+
+    def _work(self) -> None:
         modules = (*WARM_MODULES, *(WANDB_MODULES if self._setup.uses_wandb else ()))
         self._launcher = Launcher(
             self._setup.folder.work / "server.log",
@@ -163,18 +176,20 @@ class LocalSweep:
                 self._fill_seats()
                 self._wait_for_event()
                 self._look_at_the_clock()
-                self.on_tick()
+                with contextlib.suppress(OSError):
+                    self.on_tick()
         finally:
             self._launcher.close()
-            self._leave()
-        return self._exit_code
 
     def receive(self, number: int) -> None:
         """Take a signal: once, runs are asked to stop; twice, they are ended."""
+        self._study.hurry()
         self._events.put(functools.partial(self._obey, number))
 
     def _is_done(self) -> bool:
-        if any(seat.run is not None for seat in self.seats) or self._deliveries:
+        if any(seat.run is not None for seat in self.seats):
+            return False
+        if self._deliveries and not self._is_hurried:
             return False
         if not self._takes_work:
             return True
@@ -199,6 +214,7 @@ class LocalSweep:
             self._watch(seat, now)
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
+            self._is_hurried = True
             self._kill_all()
         self._deliver(now)
         if now >= self._next_look:
@@ -206,16 +222,26 @@ class LocalSweep:
             self._try(self._look_at_the_study)
 
     def _look_at_the_study(self) -> None:
-        if time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + BEAT_S
-            self._study.beat()
+        if time.monotonic() >= self._next_question:
+            # A worker may be gone, and have left something.
+            self._next_question = time.monotonic() + BEAT_S
             self._is_more_expected = True
-        known = self._study.attributes()
-        if known.get(STOPS) != self._stops_seen:
-            self._stops_seen = known.get(STOPS)
+        stops = self._study.attributes().get(STOPS)
+        if stops != self._stops_seen:
+            self._stops_seen = stops
             self._stop("`jade sweep stop` was called", signal.SIGTERM, EXIT_PREEMPTED)
-        if known.get(TARGET) and self._takes_work:
-            self._quit(f"The target is reached: {known[TARGET]}.", 0)
+        if self._takes_work:
+            self._look_for_target()
+
+    def _look_for_target(self) -> None:
+        """Take no more work once the best point, whoever has run it, is as good as is wanted."""
+        metric = self._setup.sweep.metric
+        if metric is None or metric.target is None:
+            return
+        best = self._study.best_value()
+        sign = -1.0 if metric.goal == MAXIMIZE else 1.0
+        if best is not None and sign * best <= sign * metric.target:
+            self._quit(f"The target is reached: {metric.name}={best:.6g}.", 0)
 
     # Storage, which may be away for a while
 
@@ -224,8 +250,10 @@ class LocalSweep:
         try:
             act()
         except StorageError as error:
+            self._is_storage_away = True
             self._say_once(f"{error} Trying again; what is running goes on.")
             return False
+        self._is_storage_away = False
         return True
 
     def _deliver(self, now: float) -> None:
@@ -237,10 +265,14 @@ class LocalSweep:
             del self._deliveries[0]
 
     def _leave(self) -> None:
+        if self._is_hurried and self._is_storage_away:
+            # What has come out is in the run directories, and who is gone works at nothing.
+            return
         with contextlib.suppress(StorageError):
             for act in self._deliveries:
                 act()
-            for point in {id(run.point): run.point for run in self._pending}.values():
+            left = [*self._pending, *self._put_off]
+            for point in {id(run.point): run.point for run in left}.values():
                 self._study.release(point.claim)
             self._study.beat(has_ended=True)
 
@@ -248,7 +280,7 @@ class LocalSweep:
 
     def _fill_seats(self) -> None:
         for seat in self.seats:
-            if seat.run is None and self._takes_work:
+            if seat.run is None and self._takes_work and time.monotonic() >= self._next_start:
                 run = self._next_run()
                 if run is None:
                     return
@@ -294,6 +326,20 @@ class LocalSweep:
 
     def _start(self, seat: Seat, run: SweepRun) -> None:
         seat.is_waiting, seat.started = False, time.monotonic()
+        try:
+            self._launch(seat, run)
+        except OSError as error:
+            # The disk may be full; what runs may still come to its end, and make room.
+            if seat.trial is not None:
+                with contextlib.suppress(OSError):
+                    seat.trial.close()
+            seat.run = seat.trial = None
+            self._pending.insert(0, run)
+            self._next_start = time.monotonic() + RETRY_S
+            reason = error.strerror or error
+            self._say_once(f"A run cannot be started: {reason}. Trying again; others go on.")
+
+    def _launch(self, seat: Seat, run: SweepRun) -> None:
         folder = self._setup.folder
         folder.stop_file(run.run_id).unlink(missing_ok=True)
         order = Order(run.run_id, self._setup.sweep.command.program, run.values)
@@ -302,6 +348,7 @@ class LocalSweep:
             program = self._make_program(order, seat.slot)
         except ConfigError as error:
             seat.trial.output.write(f"jade: error: {error}\n".encode())
+            seat.trial.output.flush()
             self._events.put(functools.partial(self._end, seat, error.exit_code))
             return
         if self._options.is_warm:
@@ -391,21 +438,38 @@ class LocalSweep:
     def _judge(self, seat: Seat, run: SweepRun, trial: Trial) -> None:
         """Find out what the end of a process means."""
         outcome, was_pruned = trial.outcome, seat.is_pruned
-        if seat.is_timed_out:
+        if seat.is_timed_out and outcome != FINISHED:
             limit = render_seconds(self._setup.sweep.local.timeout_s or 0.0)
             self._take_failure(run, trial, f"it took longer than {limit}")
         elif outcome == FINISHED or was_pruned or outcome == STOPPED == trial.status.get("status"):
             self.run_seconds.append(trial.duration_s)
             is_stopped = was_pruned or outcome == STOPPED
             self._take_result(run, trial.status, trial, is_stopped=is_stopped)
-        elif trial.was_asked_to_stop:
-            # It goes on where it was left.
+        elif trial.was_asked_to_stop or self._is_in_use(trial) or self._is_lost(run, trial):
+            # It goes on where it was left, once its former process is gone.
             self._pending.append(run)
-        elif any(IN_USE in line for line in trial.tail()):
-            # A former process of it has been faster; it is waited for.
-            self._pending.append(run)
+        elif outcome in (PREEMPTED, INTERRUPTED):
+            self._put_off_run(run, trial)
         else:
-            self._take_failure(run, trial, describe_code(trial))
+            self._take_failure(run, trial, trial.cause)
+
+    def _is_in_use(self, trial: Trial) -> bool:
+        """Tell whether a former process of the run has been faster than the one that ended."""
+        return self._setup.is_training and trial.code == RunInUseError.exit_code
+
+    def _is_lost(self, run: SweepRun, trial: Trial) -> bool:
+        """Tell whether nobody knows how it ended: it may be writing its last checkpoint."""
+        run.num_losses += trial.code == LOST
+        return trial.code == LOST and run.num_losses <= MAX_LOSSES
+
+    def _put_off_run(self, run: SweepRun, trial: Trial) -> None:
+        """Leave a run that has stopped by itself, such as by a time limit, for the next call."""
+        self._put_off.append(run)
+        self._exit_code = self._exit_code or EXIT_PREEMPTED
+        self._say(
+            f"{run.run_id}  {describe_values(run)}  stopped by itself ({trial.cause}); "
+            "the next call goes on with it"
+        )
 
     def _take_result(
         self,
@@ -432,7 +496,7 @@ class LocalSweep:
         }
         took = "" if trial is None else f"  {render_seconds(trial.duration_s)}"
         shown = "" if self._metric is None or value is None else f"  {self._metric}={value:.6g}"
-        self.on_line(
+        self._say(
             f"{run.run_id}  {describe_values(run)}{took}{shown}  "
             f"{'stopped' if is_stopped else 'finished'}"
         )
@@ -447,12 +511,12 @@ class LocalSweep:
         is_possible = trial is None or trial.outcome != IMPOSSIBLE
         if may_retry and is_possible and run.num_failures <= self._options.retry:
             again = f"{run.num_failures} of {self._options.retry}"
-            self.on_line(f"{run.run_id}  {describe_values(run)}  failed ({reason}); retry {again}")
+            self._say(f"{run.run_id}  {describe_values(run)}  failed ({reason}); retry {again}")
             self._pending.insert(0, run)
             return
-        self.on_line(f"{run.run_id}  {describe_values(run)}  failed ({reason})")
+        self._say(f"{run.run_id}  {describe_values(run)}  failed ({reason})")
         for line in run.tail:
-            self.on_line(f"    {line}")
+            self._say(f"    {line}")
         if not run.point.has_failed:
             self.failures.append(run)
         run.point.has_failed = True
@@ -469,7 +533,6 @@ class LocalSweep:
         if not point.is_over or point.is_released:
             return
         point.is_released = True
-        self.num_done += 1
         worst = -math.inf if self._study.goal == MAXIMIZE else math.inf
         value = None if point.state == FAIL else point.objective(worst)
         state = point.state if value is not None or point.state != "COMPLETE" else FAIL
@@ -479,18 +542,7 @@ class LocalSweep:
         claim = point.claim
         self._deliveries.append(lambda: self._study.finish(claim, state, value, result))
         self._deliver(time.monotonic())
-        self._look_for_target(state, value)
-
-    def _look_for_target(self, state: str, value: float | None) -> None:
-        metric = self._setup.sweep.metric
-        if metric is None or metric.target is None or value is None or state != "COMPLETE":
-            return
-        sign = -1.0 if metric.goal == MAXIMIZE else 1.0
-        if sign * value <= sign * metric.target:
-            text = f"{metric.name}={value:.6g}"
-            self._deliveries.append(lambda: self._study.set_attribute(TARGET, text))
-            self._deliver(time.monotonic())
-            self._quit(f"The target is reached: {text}.", 0)
+        self._try(self._look_for_target)
 
     def _tidy(self, run: SweepRun) -> None:
         files = ParameterFiles.of(self._setup.folder.work, run.run_id)
@@ -501,7 +553,8 @@ class LocalSweep:
 
     def _obey(self, number: int) -> None:
         if self._received is not None:
-            self.on_line("A second signal: runs are killed.")
+            self._say("A second signal: runs are killed.")
+            self._is_hurried = True
             self._kill_all()
             return
         self._received = number
@@ -527,8 +580,8 @@ class LocalSweep:
         """Take no more work; what is running may finish."""
         if self._takes_work:
             self._takes_work = False
-            self._exit_code = code
-            self.on_line(f"{reason} No more work is taken.")
+            self._exit_code = code or self._exit_code
+            self._say(f"{reason} No more work is taken.")
 
     def _kill_all(self) -> None:
         for seat in self.seats:
@@ -539,22 +592,17 @@ class LocalSweep:
     def _say_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        # Where it goes to may be a file on a full disk.
+        with contextlib.suppress(OSError):
             self.on_line(text)
 
 
 def describe_values(run: SweepRun) -> str:
     """Render what is swept, in one line."""
     return " ".join(f"{key}={value}" for key, value in run.values.items())
-
-
-def describe_code(trial: Trial) -> str:
-    """Say what ended a process."""
-    code = trial.code or 0
-    if code >= 0:
-        return f"exit {code}"
-    number = -code
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    return f"killed by {name}: out of memory?" if name == "SIGKILL" else f"killed by {name}"
 
 
 def render_seconds(seconds: float) -> str:

@@ -12,6 +12,8 @@ MODULE, FILE = "module", "file"
 # Of Python's own options, those that a process which runs already can fulfil.
 HARMLESS_OPTIONS = ("-u",)
 LONGEST_SHEBANG = 256
+# What is reported for a program of which nobody can say how it ended: no exit code, no signal.
+LOST = -256
 
 
 @dataclass(frozen=True, kw_only=True)

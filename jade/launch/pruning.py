@@ -27,23 +27,24 @@ class Pruning:
 
     def is_hopeless(self, run: SweepRun, study: SweepStudy) -> bool:
         """Tell whether a run should end, as far as it has come since it was looked at last."""
-        path = run.directory.metrics
+        left = self._brackets[self._passed.get(run.run_id, 0) :]
         try:
-            size = path.stat().st_size
+            size = run.directory.metrics.stat().st_size
         except OSError:
             return False
-        if self._sizes.get(run.run_id) == size:
+        if not left or self._sizes.get(run.run_id) == size:
             return False
-        self._sizes[run.run_id] = size
         logged = self._read(run)
-        for bracket in self._brackets[self._passed.get(run.run_id, 0) :]:
+        for bracket in left:
             if len(logged) < bracket:
-                return False
-            self._passed[run.run_id] = self._passed.get(run.run_id, 0) + 1
+                break
             best = min(self._sign * value for value in logged[:bracket])
             others = study.report(run.point.claim, bracket, self._sign * best)
+            # Not before: if the storage was away, the bracket is looked at again.
+            self._passed[run.run_id] = self._passed.get(run.run_id, 0) + 1
             if best > quantile([self._sign * value for value in others], self._share):
                 return True
+        self._sizes[run.run_id] = size
         return False
 
     def _read(self, run: SweepRun) -> list[float]:

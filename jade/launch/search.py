@@ -31,7 +31,7 @@ class RandomSearch:
 
     def __call__(self, study: SweepStudy, trials: "list[FrozenTrial]") -> Claim | None:
         """Draw the next point that is not known yet."""
-        known = {trial.user_attrs.get(KEY) for trial in trials}
+        known = {trial.user_attrs[KEY] for trial in trials if KEY in trial.user_attrs}
         if self.cap is not None and len(known) >= self.cap:
             return None
         first = 1 + max((trial.user_attrs.get(INDEX, -1) for trial in trials), default=-1)
@@ -88,11 +88,16 @@ class BayesSearch:
         if key in known:
             _repeat(storage, trial_id, known[key])
             return None
-        storage.set_trial_user_attr(trial_id, KEY, key)
-        storage.set_trial_user_attr(trial_id, VALUES, dict(point.values))
         repetitions = self._sweep.local.repetitions
-        storage.set_trial_user_attr(trial_id, REPETITIONS, repetitions)
-        storage.set_trial_user_attr(trial_id, WORKER, study.worker.name)
+        # The key comes last: a trial that has one has everything.
+        attributes = {
+            WORKER: study.worker.name,
+            VALUES: dict(point.values),
+            REPETITIONS: repetitions,
+            KEY: key,
+        }
+        for name, value in attributes.items():
+            storage.set_trial_user_attr(trial_id, name, value)
         return Claim(trial_id, number, key, dict(point.values), repetitions)
 
     def _suggest(self, study: SweepStudy, index: int) -> tuple[int, int, Mapping[str, Any]]:
@@ -106,6 +111,7 @@ class BayesSearch:
         try:
             trial = found.ask(space)
         except ValueError as error:
+            study.drop_nameless()
             raise ConfigError(
                 f"The values of the sweep have changed, and a search cannot go on with others: "
                 f"{error} Give the sweep another --name."

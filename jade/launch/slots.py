@@ -76,14 +76,22 @@ def make_slots(
     ]
 
 
-def share_cores(slots: Sequence[Slot]) -> list[Slot]:
-    """Give each slot cores of its own, if there are enough: threads then keep their caches."""
-    if not hasattr(os, "sched_getaffinity"):
+def share_cores(slots: Sequence[Slot], environ: Mapping[str, str]) -> list[Slot]:
+    """Give each slot cores of its own, if there are enough: threads then keep their caches.
+
+    No slot has more threads than its share of the cores, whatever the environment says: two runs
+    with two threads each on two cores are many times slower than with one.
+    """
+    if len(slots) < 2:
+        return list(slots)
+    each = num_cores() // len(slots)
+    given = environ.get(THREADS, "")
+    if given.isdecimal():
+        capped = {THREADS: str(min(int(given), max(each, 1)))}
+        slots = [dataclasses.replace(slot, environ={**slot.environ, **capped}) for slot in slots]
+    if each == 0 or not hasattr(os, "sched_getaffinity"):
         return list(slots)
     cores = sorted(os.sched_getaffinity(0))
-    each = len(cores) // max(len(slots), 1)
-    if each == 0 or len(slots) == 1:
-        return list(slots)
     return [
         dataclasses.replace(slot, cores=tuple(cores[place * each : (place + 1) * each]))
         for place, slot in enumerate(slots)
@@ -104,5 +112,6 @@ def _device_variables(device: str, environ: Mapping[str, str]) -> dict[str, str]
         return {"DEVICE": device, VISIBLE: ""} if device == CPU else {"DEVICE": device}
     index = int(device.partition(":")[2])
     visible = [name for name in environ.get(VISIBLE, "").split(",") if name]
-    # What is cuda:1 here is what the second name of the list says, whatever that is.
-    return {VISIBLE: visible[index] if index < len(visible) else str(index)}
+    # What is cuda:1 here is what the second name of the list says, whatever that is. Whoever does
+    # not find it must not take the CPU instead.
+    return {"DEVICE": "cuda", VISIBLE: visible[index] if index < len(visible) else str(index)}

@@ -1,7 +1,6 @@
 """Build the command of a trial from that of its sweep, as W&B's own agent does."""
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,10 @@ from typing import Any
 import yaml
 
 from jade.errors import ConfigError, suggest
+from jade.sweep.command import DEFAULT_COMMAND, MACRO, VARIABLE
 from jade.whole_file import write_whole
 
-DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 JSON_FILE = "${args_json_file}"
-MACRO = re.compile(r"\$\{([^}]*)\}")
-VARIABLE = re.compile(r"\$\{envvar:([^}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def build(
     """
     known = _macros(order, files)
     command: list[str] = []
-    for token in tokens or DEFAULT:
+    for token in tokens or DEFAULT_COMMAND:
         text = VARIABLE.sub(lambda match: environ.get(match[1], match[1]), str(token))
         macro = MACRO.fullmatch(text)
         if macro is None:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jade.errors import ConfigError
+from jade.launch.sweep_storage import MASK, hide_password, make_absolute
 from jade.run_dir import RunDir
 from jade.runs import default_root
 from jade.sweep import load_sweep
 from jade.whole_file import write_whole
 
+CONSOLE = "console.log"
 NOT_IN_NAMES = re.compile(r"[/\\\0]+")
 
 
@@ -39,7 +41,7 @@ class SweepFolder:
 
     @property
     def storage_file(self) -> Path:
-        """Says where the storage is, if it is not the journal."""
+        """Says where the storage is, without a password, if it is not the journal."""
         return self.root / "storage"
 
     @property
@@ -66,15 +68,22 @@ class SweepFolder:
     def run(self, run_id: str) -> RunDir:
         return RunDir(self.runs / run_id)
 
+    def find_output(self, run_id: str) -> Path:
+        """Return where the output of a run is; one that has no directory leaves it elsewhere."""
+        own = self.run(run_id).root / CONSOLE
+        return own if own.is_file() else self.work / f"{run_id}.log"
+
     def stop_file(self, run_id: str) -> Path:
         """Exists if a run is to end because the sweep has seen enough of it."""
         return self.work / f"{run_id}.stop"
 
-    def create(self, text: str, name: str) -> None:
-        """Make the folder, and keep what is run, and by what name."""
+    def create(self, text: str, name: str, storage: str) -> None:
+        """Make the folder, and keep what is run, by what name, and where its storage is."""
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             self.work.mkdir(exist_ok=True)
+            if storage != str(self.journal.absolute()):
+                write_whole(self.storage_file, f"{hide_password(storage)}\n".encode())
             write_whole(self.sweep_file, text.encode())
             write_whole(self.name_file, f"{name}\n".encode())
         except OSError as error:
@@ -82,12 +91,36 @@ class SweepFolder:
                 f"{self.root} cannot be written: {error.strerror}. Give another --experiments_root."
             ) from error
 
-    def find_storage(self) -> str:
-        """Return where the storage of the sweep is."""
+    def find_storage(self, given: str | None = None) -> str:
+        """Return where the storage of the sweep is.
+
+        Args:
+            given: What somebody says who calls; it is needed for a password, which is not kept.
+
+        Raises:
+            ConfigError: The sweep has another storage, or somebody must say its password.
+        """
+        known = self._known_storage()
+        if given is None:
+            if known is not None and MASK in known:
+                raise ConfigError(
+                    f"The storage of the sweep {self.name} is {known}; the password is not kept. "
+                    f"Give --storage with it."
+                )
+            return known or str(self.journal.absolute())
+        wanted = make_absolute(given)
+        if known is not None and hide_password(wanted) != known:
+            raise ConfigError(
+                f"The storage of the sweep {self.name} is {known}, not {hide_password(wanted)}. "
+                "Leave out --storage, or give the sweep another --name."
+            )
+        return wanted
+
+    def _known_storage(self) -> str | None:
         try:
             return self.storage_file.read_text(encoding="utf-8").strip()
         except OSError:
-            return str(self.journal)
+            return str(self.journal.absolute()) if self.journal.is_file() else None
 
 
 def find_sweeps(root: Path) -> Iterator[SweepFolder]:

@@ -12,16 +12,22 @@ import fcntl
 import json
 import os
 import threading
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 from optuna.storages.journal import BaseJournalBackend, JournalFileOpenLock
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, StorageError
 
+TAKEN = (errno.EAGAIN, errno.EACCES)
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 CHUNK = 65536
+# How long somebody else may hold the lock, also if somebody here is in a hurry.
+PATIENCE_S, HURRY_S = 30.0, 1.0
+# Between two tries; the others hold it for about a millisecond.
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.0005, 0.02
 
 
 class FileLock:
@@ -35,12 +41,17 @@ class FileLock:
         self._path = path
         self._mutex = threading.RLock()
         self._depth = 0
+        self._is_hurried = False
         self._descriptor: int | None = None
         self._substitute: JournalFileOpenLock | None = None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock; wait for it if somebody else does."""
+        """Hold the lock; wait for it if somebody else does, but not for ever.
+
+        Raises:
+            StorageError: Somebody else holds it all the time.
+        """
         with self._mutex:
             if self._depth == 0:
                 self._acquire()
@@ -57,20 +68,39 @@ class FileLock:
         """How often its holder has taken it."""
         return self._depth
 
+    def hurry(self) -> None:
+        """Wait only for a moment from now on: somebody wants to leave."""
+        self._is_hurried = True
+
     def _acquire(self) -> None:
         if self._substitute is None:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
-                return
-            except OSError as error:
-                os.close(self._descriptor)
-                self._descriptor = None
-                if error.errno not in NO_LOCKS:
+                self._wait_for(descriptor)
+            except BaseException as error:
+                os.close(descriptor)
+                if not isinstance(error, OSError) or error.errno not in NO_LOCKS:
                     raise
+            else:
+                self._descriptor = descriptor
+                return
             # A file system without locks: a file that only one process can make does it, too.
             self._substitute = JournalFileOpenLock(str(self._path))
         self._substitute.acquire()
+
+    def _wait_for(self, descriptor: int) -> None:
+        began, pause_s = time.monotonic(), SHORTEST_PAUSE_S
+        while True:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if error.errno not in TAKEN:
+                    raise
+            if time.monotonic() - began > (HURRY_S if self._is_hurried else PATIENCE_S):
+                raise StorageError(f"Another process holds the lock {self._path}.")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _release(self) -> None:
         if self._descriptor is not None:
@@ -95,6 +125,10 @@ class SweepJournal(BaseJournalBackend):
         self._unsaved: int | None = None
         with path.open("ab"):
             pass
+
+    def hurry(self) -> None:
+        """Wait only for a moment from now on."""
+        self._lock.hurry()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

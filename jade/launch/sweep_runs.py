@@ -22,6 +22,7 @@ class SweepRun:
     Attributes:
         values: What is swept, with the seed if it is derived.
         num_failures: How often it has failed in this call.
+        num_losses: How often the process that had started it was gone.
         reason: Why it failed last.
     """
 
@@ -31,6 +32,7 @@ class SweepRun:
     values: Mapping[str, Any]
     directory: RunDir
     num_failures: int = 0
+    num_losses: int = 0
     reason: str | None = None
     tail: list[str] = field(default_factory=list)
 

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 URL = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
-SQLITE = "sqlite:///"
+SQLITE = re.compile(r"sqlite(\+\w+)?:///", re.IGNORECASE)
 PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
-# How long another process may keep a database to itself.
-BUSY_S = 60
+MASK = ":***@"
+# How long another process may keep a database to itself, and how long one may take to answer.
+BUSY_S, CONNECT_S = 10, 10
+# The drivers of databases that wait for ever otherwise, and have a word for it.
+TIMED = ("psycopg2", "psycopg", "pymysql", "mysqldb")
 LOCKS = "jade_locks"
 
 
@@ -30,11 +33,13 @@ class SweepStorage:
         storage: What Optuna works with.
         held: Lets nobody else claim anything meanwhile, on any machine.
         name: What people call it, without any password.
+        hurry: Lets nothing wait for long any more.
     """
 
     storage: "BaseStorage"
     held: Callable[[], AbstractContextManager[None]]
     name: str
+    hurry: Callable[[], None] = lambda: None
 
     @contextlib.contextmanager
     def speaking(self) -> Iterator[None]:
@@ -63,14 +68,23 @@ def open_storage(where: str) -> SweepStorage:
         warnings.simplefilter("ignore")
         if not URL.match(where):
             return _open_journal(Path(where))
-        if where.startswith(SQLITE):
+        if SQLITE.match(where):
             return _open_sqlite(where)
         return _open_database(where)
 
 
 def hide_password(where: str) -> str:
     """Return the name of a storage that anybody may read."""
-    return PASSWORD.sub(r"\1:***@", where)
+    return PASSWORD.sub(rf"\1{MASK}", where)
+
+
+def make_absolute(where: str) -> str:
+    """Return the name of a storage that means the same in every folder."""
+    prefix = SQLITE.match(where)
+    if URL.match(where) and prefix is None:
+        return where
+    path, mark, query = where[prefix.end() if prefix else 0 :].partition("?")
+    return f"{prefix[0] if prefix else ''}{Path(path).absolute()}{mark}{query}"
 
 
 def _open_journal(path: Path) -> SweepStorage:
@@ -82,33 +96,42 @@ def _open_journal(path: Path) -> SweepStorage:
         raise ConfigError(f"--storage {path} is a folder; name a file in it, or a database.")
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = SweepJournal(path)
-    return SweepStorage(JournalStorage(journal), journal.held, str(path))
+    return SweepStorage(JournalStorage(journal), journal.held, str(path), journal.hurry)
 
 
 def _open_sqlite(url: str) -> SweepStorage:
-    from optuna.storages import RDBStorage
+    from optuna.storages import RDBStorage, get_storage
 
     from jade.launch.sweep_journal import FileLock
 
-    path = Path(url.removeprefix(SQLITE).partition("?")[0])
+    path = Path(SQLITE.sub("", url).partition("?")[0])
+    if path.name in ("", ":memory:"):
+        raise ConfigError(f"--storage {url} is lost with this process; name a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     # SQLite has no lock for a row: two processes that claim one trial would both get it.
     lock = FileLock(path.with_name(path.name + ".lock"))
     with lock.held():
         storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": BUSY_S}})
-    return SweepStorage(storage, lock.held, url)
+    # Trials that have ended are read once.
+    return SweepStorage(get_storage(storage), lock.held, url, lock.hurry)
 
 
 def _open_database(url: str) -> SweepStorage:
-    from optuna.storages import RDBStorage
+    import sqlalchemy
+    from optuna.storages import RDBStorage, get_storage
 
-    storage: Any = RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    return SweepStorage(storage, lambda: _row_held(storage.engine), hide_password(url))
+    parsed = sqlalchemy.make_url(url)
+    is_timed = parsed.get_driver_name() in TIMED and "connect_timeout" not in parsed.query
+    limits = {"connect_timeout": CONNECT_S} if is_timed else {}
+    storage: Any = RDBStorage(url, engine_kwargs={"pool_pre_ping": True, "connect_args": limits})
+    table = _make_locks(storage.engine)
+    # Trials that have ended are read once.
+    cached = get_storage(storage)
+    return SweepStorage(cached, lambda: _row_held(storage.engine, table), hide_password(url))
 
 
-@contextlib.contextmanager
-def _row_held(engine: Any) -> Iterator[None]:
-    """Hold the lock of a row, which ends with the connection, however that ends."""
+def _make_locks(engine: Any) -> Any:
+    """Make a table with one row, whose lock is that of claims."""
     import sqlalchemy
 
     table = sqlalchemy.Table(
@@ -117,14 +140,20 @@ def _row_held(engine: Any) -> Iterator[None]:
         sqlalchemy.Column("name", sqlalchemy.String(32), primary_key=True),
         sqlalchemy.Column("uses", sqlalchemy.Integer),
     )
-    table.metadata.create_all(engine, checkfirst=True)
-    mine = table.c.name == "claims"
+    # Somebody else may make it at the same time.
+    with contextlib.suppress(sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError):
+        table.metadata.create_all(engine, checkfirst=True)
+    with contextlib.suppress(sqlalchemy.exc.IntegrityError), engine.begin() as connection:
+        if connection.execute(table.select()).first() is None:
+            connection.execute(table.insert().values(name="claims", uses=0))
+    return table
+
+
+@contextlib.contextmanager
+def _row_held(engine: Any, table: Any) -> Iterator[None]:
+    """Hold the lock of a row, which ends with the connection, however that ends."""
     with engine.connect() as connection:
-        if connection.execute(table.select().where(mine)).first() is None:
-            with contextlib.suppress(sqlalchemy.exc.IntegrityError):
-                connection.execute(table.insert().values(name="claims", uses=0))
-        connection.commit()
-        connection.execute(table.update().where(mine).values(uses=table.c.uses + 1))
+        connection.execute(table.update().values(uses=table.c.uses + 1))
         try:
             yield
         finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What a trial of the study says: which point, who works at it, what came of it.
 KEY, VALUES, ATTEMPT, INDEX = "key", "values", "attempt", "index"
 REPETITIONS, WORKER, RESULT = "repetitions", "worker", "result"
-FACTS, STOPS, TARGET = "jade:facts", "jade:stops", "jade:target"
+FACTS, STOPS, REMOVED = "jade:facts", "jade:stops", "jade:removed"
 MINIMIZE, MAXIMIZE = "minimize", "maximize"
 
 
@@ -47,7 +47,8 @@ class TrialView:
     """How one point stands.
 
     Attributes:
-        state: ``waiting``, ``running``, ``left``, ``complete``, ``pruned`` or ``fail``.
+        state: ``waiting``, ``running``, ``left``, ``complete``, ``pruned`` or ``fail``; ``removed``
+            if the sweep file has the point no longer.
         worker: The record of the process that works at it.
         result: What the worker has said at the end: runs, reason.
     """
@@ -149,8 +150,14 @@ class SweepStudy:
     def attributes(self) -> Mapping[str, Any]:
         """Return what is known of the study as a whole."""
         with self._place.speaking():
-            found: Mapping[str, Any] = self._storage.get_study_user_attrs(self.study_id)
+            return self._attributes()
+
+    def _attributes(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._storage.get_study_user_attrs(self.study_id)
         return found
+
+    def _removed(self, attributes: Mapping[str, Any]) -> set[str]:
+        return set(attributes.get(REMOVED) or ())
 
     def set_attribute(self, key: str, value: Any) -> None:
         """Tell all workers something."""
@@ -163,13 +170,15 @@ class SweepStudy:
         """Add those points of a grid that are not known yet; return how many these are.
 
         A point that is to be repeated more often than before waits again: runs that it has already
-        are not run again.
+        are not run again. What is known and not among the points is run no more.
         """
         num_new = 0
         with self._alone():
             known = {key: trial.user_attrs for key, trial in self._newest().items()}
+            removed = set(known)
             for point in points:
                 key = point_key(point.values)
+                removed.discard(key)
                 if key in known and known[key].get(REPETITIONS, 1) >= repetitions:
                     continue
                 attributes = {
@@ -181,12 +190,16 @@ class SweepStudy:
                 known[key] = attributes
                 num_new += 1
                 self._create("WAITING", attributes)
+            if removed != self._removed(self._attributes()):
+                self._storage.set_study_user_attr(self.study_id, REMOVED, sorted(removed))
         return num_new
 
     def retry_failed(self) -> int:
         """Let points wait again whose last trial has failed; return how many these are."""
         with self._alone():
-            failed = [t for t in self._newest().values() if t.state.name == "FAIL"]
+            removed = self._removed(self._attributes())
+            newest = self._newest().items()
+            failed = [t for key, t in newest if t.state.name == "FAIL" and key not in removed]
             for trial in sorted(failed, key=lambda trial: trial.number):
                 known = trial.user_attrs
                 kept = {k: known[k] for k in (KEY, VALUES, INDEX, REPETITIONS) if k in known}
@@ -197,11 +210,17 @@ class SweepStudy:
         """Take a point that waits, or was left by a worker that is gone, or a new one."""
         with self._alone():
             trials = self._trials()
-            records = self._storage.get_study_user_attrs(self.study_id)
+            records = self._attributes()
+            removed = self._removed(records)
             for trial in trials:
-                if trial.state.name == "WAITING":
+                key = trial.user_attrs.get(KEY)
+                if key is None:
+                    self._drop(trial)
+                elif key in removed:
+                    continue
+                elif trial.state.name == "WAITING":
                     return self._take(trial, was_left=False)
-                if trial.state.name == "RUNNING" and not self._is_worked_at(trial, records):
+                elif trial.state.name == "RUNNING" and not self._is_worked_at(trial, records):
                     return self._take(trial, was_left=True)
             return draw(self, trials) if draw is not None else None
 
@@ -212,7 +231,24 @@ class SweepStudy:
             if trial is None or trial.state.name != "WAITING":
                 return False
             claim = self._take(trial, was_left=False)
-            return self.finish(claim, "COMPLETE", value, result)
+            return self._finish(claim, "COMPLETE", value, result)
+
+    def drop_nameless(self) -> None:
+        """Give up trials of which nobody says which point they are.
+
+        Optuna makes a trial before it says what is in it; a worker that is killed in between leaves
+        it so. Only while nobody else may claim.
+        """
+        for trial in self._trials():
+            if KEY not in trial.user_attrs:
+                self._drop(trial)
+
+    def _drop(self, trial: "FrozenTrial") -> None:
+        from optuna.trial import TrialState
+
+        # One that has ended has come out as another one of its point did.
+        if trial.state == TrialState.RUNNING:
+            self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
     def create_running(self, attributes: Mapping[str, Any]) -> Claim:
         """Make a new trial that is ours; only for who draws points, while nobody else may claim."""
@@ -258,14 +294,19 @@ class SweepStudy:
             value: The objective, if there is one.
             result: All else.
         """
+        with self._alone():
+            return self._finish(claim, state, value, result)
+
+    def _finish(
+        self, claim: Claim, state: str, value: float | None, result: Mapping[str, Any]
+    ) -> bool:
         from optuna.trial import TrialState
 
-        with self._alone():
-            if not self._is_ours(claim):
-                return False
-            self._storage.set_trial_user_attr(claim.trial_id, RESULT, dict(result))
-            values = None if value is None else [value]
-            self._storage.set_trial_state_values(claim.trial_id, TrialState[state], values)
+        if not self._is_ours(claim):
+            return False
+        self._storage.set_trial_user_attr(claim.trial_id, RESULT, dict(result))
+        values = None if value is None else [value]
+        self._storage.set_trial_state_values(claim.trial_id, TrialState[state], values)
         return True
 
     def _is_ours(self, claim: Claim) -> bool:
@@ -282,6 +323,10 @@ class SweepStudy:
         return [t.intermediate_values[step] for t in trials if step in t.intermediate_values]
 
     # Workers
+
+    def hurry(self) -> None:
+        """Wait for others only for a moment from now on: somebody wants to leave."""
+        self._place.hurry()
 
     def beat(self, *, has_ended: bool = False) -> None:
         """Say that this worker is alive, or that it goes."""
@@ -307,12 +352,23 @@ class SweepStudy:
         """Return how each point stands: its newest trial, in the order of the points."""
         with self._place.speaking():
             newest = self._newest()
-            records = self._storage.get_study_user_attrs(self.study_id)
-        return [self._view(trial, records) for trial in newest.values()]
+            records = self._attributes()
+        removed = self._removed(records)
+        return [self._view(trial, records, removed) for trial in newest.values()]
 
-    def _view(self, trial: "FrozenTrial", records: Mapping[str, Any]) -> TrialView:
+    def best_value(self) -> float | None:
+        """Return the best value that a point of the sweep has come to; None if there is none."""
+        values = [view.value for view in self.views() if view.value is not None]
+        choose = max if self.goal == MAXIMIZE else min
+        return choose(values) if values else None
+
+    def _view(
+        self, trial: "FrozenTrial", records: Mapping[str, Any], removed: set[str]
+    ) -> TrialView:
         known, state = trial.user_attrs, trial.state.name.lower()
-        if state == "running" and not self._is_worked_at(trial, records):
+        if known[KEY] in removed:
+            state = "removed"
+        elif state == "running" and not self._is_worked_at(trial, records):
             state = "left"
         worker = known.get(WORKER)
         return TrialView(

@@ -11,6 +11,8 @@ from jade.owner import Owner
 PREFIX = "worker:"
 # A worker says so often that it is alive; one of another host that is silent for longer is gone.
 BEAT_S, STALE_S = 15.0, 60.0
+# No clocks of hosts that share a folder differ by so much.
+LONG_GONE_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Attendance:
     """Who of the workers is there, as far as this process can tell.
 
     Whether a process of this host runs is known. One of another host has to say something from time
-    to time; clocks differ, so what counts is how long we have not seen anything new from it.
+    to time; clocks differ, so what counts is how long we have not seen anything new from it. Only
+    what is older than any difference of clocks is taken for what it says.
     """
 
     def __init__(self, stale_s: float = STALE_S) -> None:
@@ -47,7 +50,6 @@ class Attendance:
             return owner.is_running
         beat = float(record["beat"])
         if self._seen.get(name, (None, 0.0))[0] != beat:
-            # Its clock may be ahead of ours, but never makes us wait longer.
-            rest_s = min(self._stale_s, max(0.0, beat + self._stale_s - time.time()))
+            rest_s = 0.0 if time.time() - beat > LONG_GONE_S else self._stale_s
             self._seen[name] = (beat, time.monotonic() + rest_s)
         return time.monotonic() < self._seen[name][1]

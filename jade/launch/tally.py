@@ -1,6 +1,5 @@
 """Count how trials have ended, and say it in one line each."""
 
-import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -37,7 +36,7 @@ class Tally:
                 rank = self._sign * value
                 if self._best is None or rank < self._best[0]:
                     self._best = (rank, f"{name}={value:.6g}", trial.run_id)
-        outcome = f"{trial.outcome}{_cause(trial)}"
+        outcome = f"{trial.outcome} ({trial.cause})" if trial.code else trial.outcome
         yield (
             f"{trial.run_id}  {trial.describe_values()}  "
             f"{_render(trial.duration_s)}{shown}  {outcome}"
@@ -60,17 +59,6 @@ class Tally:
         """Whether trials have failed, and none has come to anything else."""
         failed = self._outcomes[FAILED] + self._outcomes[IMPOSSIBLE]
         return 0 < failed == sum(self._outcomes.values())
-
-
-def _cause(trial: Trial) -> str:
-    if trial.code is None or trial.code == 0:
-        return ""
-    if trial.code > 0:
-        return f" (exit {trial.code})"
-    number = -trial.code
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    hint = ": out of memory?" if name == "SIGKILL" and not trial.was_asked_to_stop else ""
-    return f" (killed by {name}{hint})"
 
 
 def _render(seconds: float) -> str:

@@ -3,11 +3,13 @@
 import contextlib
 import os
 import shutil
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jade.launch.program import LOST
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order
 from jade.run_dir import RunDir
@@ -74,6 +76,19 @@ class Trial:
         if self.was_asked_to_stop and self.code is not None and self.code < 0:
             return STOPPED
         return known.get(self.code or 0, FAILED)
+
+    @property
+    def cause(self) -> str:
+        """Say what ended its process."""
+        code = self.code or 0
+        if code == LOST:
+            return "the process that had started it is gone"
+        if code >= 0:
+            return f"exit {code}"
+        number = -code
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        hint = ": out of memory?" if name == "SIGKILL" and not self.was_asked_to_stop else ""
+        return f"killed by {name}{hint}"
 
     @property
     def is_failure(self) -> bool:

@@ -13,13 +13,12 @@ from jade.command_line import ArgumentParser, add_settings, collect_overrides
 from jade.config import Configuration, Sources, load
 from jade.errors import ConfigError
 from jade.launch.preflight import ROOT, Preflight, find_setting
-from jade.launch.sweep_command import DEFAULT
 from jade.launch.wandb_sweep import WandbSweep
 from jade.loggers.shared_service import SERVICE
 from jade.settings import FILES
 from jade.signals import AGENT
 from jade.sweep import Sweep, require_sweep, telling_points
-from jade.sweep.command import Command
+from jade.sweep.command import DEFAULT_COMMAND, Command
 from jade.whole_file import write_whole
 
 
@@ -74,7 +73,7 @@ def make_workplace(
     sweep_folder = make_sweep_folder(sweep.sweep_id, environ, folder)
     notes: list[str] = []
     found = _read_sweep(sweep.config, sweep_folder, notes)
-    tokens = tuple(str(token) for token in sweep.config.get("command") or DEFAULT)
+    tokens = tuple(str(token) for token in sweep.config.get("command") or DEFAULT_COMMAND)
     problems = list(Command(sweep.config.get("program"), tokens).problems(folder, around))
     configurations = load_configurations(found, around, problems) if found is not None else []
     root = Path(find_setting(configurations[0], ROOT)) if configurations else None

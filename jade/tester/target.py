@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from jade.analysis.sweep_facts import read_elsewhere
 from jade.envvars import read_environment
 from jade.errors import ConfigError
 from jade.run_dir import RunDir
@@ -64,12 +66,22 @@ def sort_runs(folder: Path) -> tuple[list[RunSummary], list[RunSummary]]:
     Raises:
         ConfigError: There is nothing to test.
     """
-    runs = sorted(find_runs(folder), key=lambda run: run.id)
+    runs = sorted([*find_runs(folder), *_find_elsewhere(folder)], key=lambda run: run.id)
     able = [run for run in runs if _can_be_tested(RunDir(run.path))]
     if not able:
         what = f"none of the {len(runs)} runs has a checkpoint" if runs else "there is no run"
         raise ConfigError(f"{folder}: there is nothing to test, {what}.")
     return able, [run for run in runs if run not in able]
+
+
+def _find_elsewhere(folder: Path) -> Iterator[RunSummary]:
+    """Find the runs of a sweep that are not below its folder: reused ones, and failed points."""
+    for run in read_elsewhere(folder):
+        path = Path(str(run.get("path") or folder / "runs" / str(run["id"])))
+        found = load_run_summary(path)
+        yield found or RunSummary(
+            id=str(run["id"]), path=path, status="failed", started=0.0, updated=0.0
+        )
 
 
 def _can_be_tested(directory: RunDir) -> bool:

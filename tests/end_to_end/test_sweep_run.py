@@ -1,5 +1,7 @@
 """`jade sweep run` as a process: its runs, signals, faults, and what it does when called again."""
 
+import csv
+import fcntl
 import io
 import json
 import os
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from terminal import show_on_terminal
 
 from jade.cli import main
 from jade.launch.kept_sweep import open_kept
@@ -49,6 +52,13 @@ SCRIPT = """
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not os.path.exists("go"):
             time.sleep(0.02)
+    if do == "late":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        time.sleep(600)
+    if do == "stops" and not os.path.exists("go"):
+        sys.exit(75)
+    if do == "mentions":
+        sys.exit("The run a is in use by somebody.")
     if do == "memory":
         os.kill(os.getpid(), signal.SIGKILL)
     if do == "chatter":
@@ -79,7 +89,7 @@ class Sweeping:
             sweep["command"] = ["${env}", "${interpreter}", "${program}", *command, "${args}"]
         (self.folder / name).write_text(yaml.safe_dump(sweep))
 
-    def start(self, *arguments, name="sweep.yml"):
+    def start(self, *arguments, name="sweep.yml", stdout=None):
         path = self.folder / f"worker-{len(self.workers)}.txt"
         with path.open("wb") as output:
             worker = subprocess.Popen(
@@ -87,7 +97,7 @@ class Sweeping:
                 cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=stdout or output,
                 stderr=subprocess.STDOUT,
             )
         worker.output = path
@@ -128,8 +138,8 @@ def sweeping(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     (folder / "trial.py").write_text(textwrap.dedent(SCRIPT))
-    # What the trials do needs no warmth.
-    made = Sweeping(folder, "--no_check", "--cold")
+    # What the trials do needs neither warmth nor a search for GPUs.
+    made = Sweeping(folder, "--no_check", "--cold", "--devices=cpu")
     yield made
     for worker in made.workers:
         if worker.poll() is None:
@@ -141,7 +151,7 @@ def sweeping(tmp_path, monkeypatch):
 def training(project, monkeypatch):
     """The project of tests, whose sweeps train."""
     project.write("train.py", TRAIN)
-    made = Sweeping(project.root, "--no_check")
+    made = Sweeping(project.root, "--no_check", "--devices=cpu")
     write = made.write
     made.write = lambda parameters, **more: write(
         parameters,
@@ -216,11 +226,12 @@ def test_a_run_whose_metric_is_missing_fails_and_can_be_mended(training):
 
 
 def test_a_hopeless_run_is_stopped_early(training):
-    more = {"early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 2}}
+    more = {"early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 2, "strict": True}}
     training.write({"model.params.lr": {"values": [0.1, 1.0e-7]}}, **more)
     code, output = training.run("--workers=1", "--epochs=3000", "--eval.Error.evaluate_every=1")
     assert code == 0, output
     assert "1 done, 1 stopped" in output
+    assert "note: early_terminate.strict only counts on W&B" in output
     statuses = [RunDir(run).read_status() for run in training.runs.iterdir()]
     assert sorted(status["status"] for status in statuses) == ["finished", "stopped"]
     (stopped,) = [status for status in statuses if status["status"] == "stopped"]
@@ -275,6 +286,30 @@ def test_a_killed_worker_loses_its_run_which_goes_on_from_its_checkpoint(trainin
     assert RunDir(run).read_status()["status"] == "finished"
 
 
+def test_a_killed_server_loses_its_run_which_goes_on_once_it_has_stopped(training):
+    # The first start finds that another process has it.
+    once = "from pathlib import Path\nif not Path('once').exists():\n    Path('once').touch()\n"
+    (training.folder / "train.py").write_text(f"{once}    raise SystemExit(69)\n{TRAIN}")
+    training.write({"model.params.lr": {"values": [0.1]}})
+    worker = training.start(
+        "--epochs=4000",
+        "--backup_every=100 iterations",
+        "--log_loss_every=500",
+        "--eval.Error.evaluate_every=500",
+    )
+    training.wait_for(lambda: list(training.runs.glob("*/checkpoints/last.pt")))
+    (server,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    environ = Path(f"/proc/{server}/environ").read_text().split("\0")
+    assert {"MALLOC_MMAP_MAX_=0", "MALLOC_TOP_PAD_=67108864"} <= set(environ)
+
+    os.kill(int(server), signal.SIGKILL)
+
+    assert worker.wait(TIMEOUT_S) == 0, worker.output.read_text()
+    (run,) = training.runs.iterdir()
+    assert "resumed from" in (run / "run.log").read_text()
+    assert RunDir(run).read_status()["status"] == "finished"
+
+
 def test_workers_that_are_killed_at_random_leave_no_point_out_and_run_none_twice(sweeping):
     sweeping.write({"x": {"values": list(range(30))}, "seconds": {"value": 0.1}})
     chance = random.Random(1)
@@ -289,23 +324,25 @@ def test_workers_that_are_killed_at_random_leave_no_point_out_and_run_none_twice
     finished = {x for x, state in sweeping.states().items() if state == "complete"}
     counts = {x: sweeping.starts.count(x) for x in finished}
 
-    code, output = sweeping.run("--workers=2")
+    too_many = len(os.sched_getaffinity(0)) + 1
+    code, output = sweeping.run(f"--workers={too_many}")
 
     assert code == 0, output
+    assert f"note: --workers {too_many}: {too_many - 1} at a time" in output
     assert sweeping.states() == {str(x): "complete" for x in range(30)}
     assert counts == {x: sweeping.starts.count(x) for x in finished}
 
 
 def test_faults_of_single_runs_harm_no_other(sweeping):
-    values = ["memory", "broken", "chatter", "fine", "hang", "once"]
+    values = ["memory", "broken", "chatter", "fine", "hang", "once", "late", "mentions"]
     sweeping.write({"x": {"values": values}}, jade={"timeout": "3 seconds"})
 
     code, output = sweeping.run("--workers=2", "--retry=1", "--grace=1 second")
 
     assert code == 1, output
     assert sweeping.states() == {
-        **dict.fromkeys(["chatter", "fine", "once"], "complete"),
-        **dict.fromkeys(["memory", "broken", "hang"], "fail"),
+        **dict.fromkeys(["chatter", "fine", "once", "late"], "complete"),
+        **dict.fromkeys(["memory", "broken", "hang", "mentions"], "fail"),
     }
     starts = sweeping.starts
     assert {x: starts.count(x) for x in values} == {
@@ -315,6 +352,9 @@ def test_faults_of_single_runs_harm_no_other(sweeping):
         "fine": 1,
         "hang": 2,
         "once": 2,
+        # It was about to end when its time was over.
+        "late": 1,
+        "mentions": 2,
     }
     assert "failed (killed by SIGKILL: out of memory?)" in output
     assert "failed (it took longer than 3.0 s)" in output
@@ -326,18 +366,100 @@ def test_faults_of_single_runs_harm_no_other(sweeping):
 
 def test_failed_points_are_repeated_only_when_that_is_wanted(sweeping):
     sweeping.write({"x": {"values": ["broken", "fine"]}})
-    assert sweeping.run()[0] == 1
-    assert sweeping.run()[0] == 1
+    assert sweeping.run(name="./sweep.yml")[0] == 1
+    assert sweeping.run(name=".//sweep.yml")[0] == 1
     assert sorted(sweeping.starts) == ["broken", "fine"]
 
     assert sweeping.run("--retry-failed")[0] == 1
 
     assert sorted(sweeping.starts) == ["broken", "broken", "fine"]
+    sweeping.write({"x": {"values": ["fine"]}})
+    code, output = sweeping.run("--retry-failed")
+    assert code == 0, output
+    assert "1 done, 1 no longer in the file" in output
+    assert len(sweeping.starts) == 3
+
+
+def test_a_run_that_stops_by_itself_is_left_for_the_next_call(sweeping):
+    sweeping.write({"x": {"values": ["stops", "fine"]}})
+    code, output = sweeping.run("--workers=1")
+    assert code == 75, output
+    assert "stopped by itself (exit 75); the next call goes on with it" in output
+    assert sweeping.starts == ["stops", "fine"]
+    assert sweeping.states() == {"stops": "left", "fine": "complete"}
+
+    (sweeping.folder / "go").touch()
+    assert sweeping.run()[0] == 0
+
+    assert sweeping.starts == ["stops", "fine", "stops"]
+
+
+def test_a_run_that_cannot_be_started_waits_until_it_can(sweeping):
+    sweeping.write({"x": {"values": ["wait", "fine"]}})
+    worker = sweeping.start("--workers=1")
+    sweeping.wait_for(lambda: sweeping.starts == ["wait"])
+    work = sweeping.runs.parent / "work"
+    away = work.rename(sweeping.folder / "away")
+    (sweeping.folder / "go").touch()
+    sweeping.wait_for(lambda: "A run cannot be started: No such" in worker.output.read_text())
+
+    away.rename(work)
+
+    assert worker.wait(TIMEOUT_S) == 0, worker.output.read_text()
+    assert worker.output.read_text().count("A run cannot be started") == 1
+    assert sweeping.states() == {"wait": "complete", "fine": "complete"}
+
+
+def test_nobody_need_read_what_a_sweep_says(sweeping):
+    sweeping.write({"x": {"values": ["wait", "fine"]}})
+    worker = sweeping.start("--workers=1", stdout=subprocess.PIPE)
+    sweeping.wait_for(lambda: sweeping.starts == ["wait"])
+    worker.stdout.close()
+    (sweeping.folder / "go").touch()
+
+    worker.wait(TIMEOUT_S)
+
+    assert sweeping.states() == {"wait": "complete", "fine": "complete"}
+
+
+def test_a_storage_that_is_away_for_a_while_stops_nothing(sweeping):
+    sweeping.write({"x": {"values": ["wait", "fine"]}})
+    worker = sweeping.start("--workers=1")
+    sweeping.wait_for(lambda: sweeping.starts == ["wait"])
+    folder = sweeping.runs.parent
+    away = folder.rename(sweeping.folder / "away")
+    (sweeping.folder / "go").touch()
+    sweeping.wait_for(lambda: "Trying again; what is running goes on" in worker.output.read_text())
+
+    away.rename(folder)
+
+    assert worker.wait(TIMEOUT_S) == 0, worker.output.read_text()
+    assert sweeping.starts == ["wait", "fine"]
+    assert set(sweeping.states().values()) == {"complete"}
+
+
+def test_two_interrupts_end_a_worker_whose_storage_is_locked(sweeping):
+    sweeping.write({"x": {"values": ["wait"]}})
+    worker = sweeping.start()
+    sweeping.wait_for(lambda: sweeping.starts == ["wait"])
+    with (sweeping.runs.parent / "journal.log.lock").open("r+") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        (sweeping.folder / "go").touch()
+        sweeping.wait_for(lambda: "  finished" in worker.output.read_text())
+        worker.send_signal(signal.SIGINT)
+        sweeping.wait_for(lambda: "Another process holds the lock" in worker.output.read_text())
+        worker.send_signal(signal.SIGINT)
+
+        assert worker.wait(TIMEOUT_S) == 130, worker.output.read_text()
+
+    assert sweeping.run()[0] == 0
+    assert sweeping.states() == {"wait": "complete"}
 
 
 def test_interrupt_ends_runs_and_the_sweep_goes_on_later(sweeping):
-    sweeping.write({"x": {"values": ["wait", "fine"]}})
-    worker = sweeping.start("--workers=1")
+    limit = {"max_concurrent_runs": 1}
+    sweeping.write({"x": {"values": ["wait", "fine"]}}, jade=limit)
+    worker = sweeping.start("--workers=2")
     sweeping.wait_for(lambda: sweeping.starts == ["wait"])
     worker.send_signal(signal.SIGINT)
     assert worker.wait(TIMEOUT_S) == 130
@@ -362,7 +484,7 @@ def test_stop_reaches_a_worker_through_the_storage(sweeping, capsys):
     assert "nobody works at the sweep sweep" in capsys.readouterr().out
 
 
-def test_two_workers_share_a_sweep_in_a_database(sweeping):
+def test_two_workers_share_a_sweep_in_a_database(sweeping, monkeypatch, capsys):
     sweeping.write({"x": {"values": list(range(6))}, "seconds": {"value": 0.2}})
     storage = "--storage=sqlite:///study.db"
     workers = [sweeping.start(storage, "--workers=1") for _ in range(2)]
@@ -372,9 +494,20 @@ def test_two_workers_share_a_sweep_in_a_database(sweeping):
 
     assert sorted(sweeping.starts) == [str(x) for x in range(6)]
     assert set(sweeping.states().values()) == {"complete"}
+    # It is remembered, wherever it is called from, and not exchanged.
+    monkeypatch.chdir(sweeping.folder / "experiments")
+    assert set(sweeping.states().values()) == {"complete"}
+    monkeypatch.chdir(sweeping.folder)
+    code, output = sweeping.run()
+    assert (code, "6 done" in output) == (0, True)
+    other = ["--no_check", "--devices=cpu", "--storage=other.log"]
+    assert main(["sweep", "run", "sweep.yml", *other]) == 2
+    assert f"is sqlite:///{sweeping.folder}/study.db, not" in capsys.readouterr().err
+    assert not (sweeping.folder / "other.log").exists()
 
 
-def test_each_slot_has_its_own_cores_and_threads(sweeping):
+def test_each_slot_has_its_own_cores_and_threads(sweeping, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
     sweeping.write({"x": {"values": ["affinity"]}, "y": {"values": [1, 2]}})
     code, output = sweeping.run("--workers=2")
     assert code == 0, output
@@ -383,6 +516,7 @@ def test_each_slot_has_its_own_cores_and_threads(sweeping):
     cores = sorted(os.sched_getaffinity(0))
 
     assert len(told) == 2
+    assert "note: OMP_NUM_THREADS=64 is more than the cores of a run" in output
     each = len(cores) // 2
     assert all(text.endswith(str(max(each, 1))) for text in told)
     if each:
@@ -400,12 +534,20 @@ def test_count_run_cap_and_target_end_a_sweep(training):
     assert len(list(training.runs.iterdir())) == 3
 
     metric = {"name": "Error", "goal": "minimize", "target": 1000.0}
-    training.write({"model.params.lr": {"min": 0.01, "max": 0.1}}, method="random", metric=metric)
-    code, output = training.run("--workers=1", "--epochs=1", "--name=aimed")
+    training.write({"model.params.lr": {"min": 0.01, "max": 0.1}}, method="bayes", metric=metric)
+    runs = training.folder / "experiments" / "aimed" / "runs"
+    for _ in range(2):
+        code, output = training.run("--workers=1", "--epochs=1", "--name=aimed")
+        assert code == 0, output
+        assert "The target is reached: Error=" in output
+        assert len(list(runs.iterdir())) == 1
 
-    assert code == 0, output
-    assert "The target is reached: Error=" in output
-    assert len(list((training.folder / "experiments" / "aimed" / "runs").iterdir())) == 1
+    # Somebody wants more.
+    metric["target"] = -1.0
+    training.write({"model.params.lr": {"min": 0.01, "max": 0.1}}, method="bayes", metric=metric)
+    code, output = training.run("--workers=1", "--epochs=1", "--name=aimed", "--count=2")
+    assert (code, "The target" in output) == (0, False), output
+    assert len(list(runs.iterdir())) == 3
 
 
 @pytest.mark.parametrize(
@@ -415,6 +557,8 @@ def test_count_run_cap_and_target_end_a_sweep(training):
         (["model.yml"], "the sweep has no method"),
         (["sweep.yml", "--workers=0"], "--workers must be at least 1, not 0."),
         (["sweep.yml", "--devices=gpu"], "there is no device 'gpu'"),
+        (["sweep.yml", "--devices=cuda:7"], "--devices: cuda:7 is not here."),
+        (["custom.yml"], "custom.yml:2: method: custom is decided by a scheduler of W&B"),
         (["sweep.yml", "--epoch=3"], "epoch"),
         (["sweep.yml", "--storage=nosql://x"], "Write sqlite:///FILE"),
         (["sweep.yml", "--confirm"], "--confirm needs somebody to ask"),
@@ -422,6 +566,10 @@ def test_count_run_cap_and_target_end_a_sweep(training):
 )
 def test_wrong_input_is_refused_and_nothing_is_written(training, capsys, arguments, message):
     training.write({"model.params.lr": {"values": [0.1]}})
+    custom = yaml.safe_load((training.folder / "sweep.yml").read_text())
+    custom = {"program": "train.py", "method": "custom", **custom, "scheduler": {"job": "j"}}
+    custom["method"] = "custom"
+    (training.folder / "custom.yml").write_text(yaml.safe_dump(custom, sort_keys=False))
 
     assert main(["sweep", "run", *arguments]) == 2
 
@@ -470,7 +618,7 @@ def test_damaged_run_directories_are_mended_or_named(training):
     assert states == ["complete", "complete", "fail"]
 
 
-def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, trained):
+def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, trained, capsys):
     former = trained("--model.params.lr=0.1")
     training.write({"model.params.lr": {"values": [0.1, 0.2]}})
 
@@ -483,6 +631,25 @@ def test_finished_runs_of_the_same_configuration_are_shown_and_reused(training, 
     views = open_kept("sweep").study.views()
     assert views[0].value == RunDir(former).read_status()["latest"]["Error"]
     assert views[0].result["runs"][0]["path"] == str(former)
+
+    # A point that fails before it has a directory counts, too; whoever looks at the sweep sees all.
+    training.write({"model.params.lr": {"values": [0.1, 0.2, "much"]}})
+    code, output = training.run()
+    assert code == 1, output
+    (log,) = (training.runs.parent / "work").glob("sweep-*.log")
+    assert f"output: {log}\n" in output
+    capsys.readouterr()
+    assert main(["analyze", "sweep", "--csv=all.csv"]) == 0
+    with (training.folder / "all.csv").open() as file:
+        rows = {row["model.params.lr"]: row for row in csv.DictReader(file)}
+    assert rows["0.1"]["path"] == str(former)
+    statuses = {lr: row["status"] for lr, row in rows.items()}
+    assert statuses == {"0.1": "finished", "0.2": "finished", "much": "failed"}
+    assert "exit 2" in rows["much"]["run/reason"]
+    assert main(["test", "experiments/sweep", "--devices=cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 of 2 runs are tested" in shown
+    assert f"not tested: {log.stem} has no checkpoint (failed)" in shown
 
 
 @pytest.mark.parametrize(("answer", "is_run"), [("y\n", True), ("\n", False)])
@@ -530,3 +697,27 @@ def test_wandb_takes_a_file_with_a_section_of_ours(training, wandb_online, capsy
     shown = capsys.readouterr().out
     assert "only `jade sweep run` heeds the section jade (repetitions, zip)" in shown
     assert "grid of 2 points, each 2 times: 4 runs" in shown
+
+
+def test_runs_are_in_one_group_on_wandb_if_that_is_wanted(training, wandb_online):
+    training.write({"model.params.lr": {"values": [0.1, 0.2]}})
+
+    code, output = training.run("--workers=2", "--group-to-wandb")
+
+    assert code == 0, output
+    found = {run_id: run.group for run_id, run in wandb_online.runs.items()}
+    assert found == {path.name: "sweep" for path in training.runs.iterdir()}
+
+
+def test_a_terminal_has_a_live_table(sweeping):
+    sweeping.write({"x": {"values": ["fine", "affinity"]}, "seconds": {"value": 1}})
+
+    lines = show_on_terminal(
+        ["sweep", "run", "sweep.yml", "--no_check", "--devices=cpu"], 120
+    ).plain
+
+    text = "\n".join(lines)
+    assert "where" in text
+    assert "cpu/1 │ seconds=1 x=fine" in text
+    assert "running" in text
+    assert "2 done" in lines[-1] or "2 done" in lines[-2]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jade.launch.launcher import LOST, Launcher
-from jade.launch.program import FILE, MODULE, make_program
+from jade.errors import JadeError
+from jade.launch.launcher import Launcher
+from jade.launch.program import FILE, LOST, MODULE, make_program
 
 TIMEOUT_S = 60
 
@@ -20,11 +21,11 @@ TIMEOUT_S = 60
 class Bench:
     """A launcher, and what becomes of its programs."""
 
-    def __init__(self, folder, modules=()):
+    def __init__(self, folder, modules=(), environ=None):
         self.folder = folder
         self.ends = queue.SimpleQueue()
         self.notes = []
-        self.launcher = Launcher(folder / "server.log", modules)
+        self.launcher = Launcher(folder / "server.log", modules, environ=environ)
         self.launcher.listen(lambda *end: self.ends.put(end), self.notes.append)
 
     def program(self, text, *arguments, environ=None):
@@ -237,7 +238,31 @@ def test_programs_run_on_when_the_server_is_killed_before_they_start(bench):
     assert bench.run(bench.program("print('all the same')")) == (0, "all the same\n")
 
 
-def test_a_program_whose_server_was_killed_counts_as_killed(bench):
+def test_a_server_that_dies_of_its_imports_imports_nothing_the_next_time(tmp_path, monkeypatch):
+    (tmp_path / "deadly.py").write_text("import os; os._exit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    bench = Bench(tmp_path, ("deadly",))
+    try:
+        assert bench.run(bench.program("print('all the same')")) == (0, "all the same\n")
+    finally:
+        bench.launcher.close()
+
+    assert len(bench.notes) == 1
+
+
+def test_a_server_that_cannot_start_is_not_started_for_ever(tmp_path):
+    bench = Bench(tmp_path, environ={"PYTHONHOME": str(tmp_path / "nothing")})
+    program = bench.program("print('never')")
+    try:
+        bench.start(program)
+        assert bench.ends.get(timeout=TIMEOUT_S) == ("key", LOST)
+        with pytest.raises(JadeError, match=r"(?s)server\.log ends with:\n.*encodings"):
+            bench.start(program)
+    finally:
+        bench.launcher.close()
+
+
+def test_a_program_whose_server_was_killed_counts_as_lost(bench):
     bench.start(bench.program("print('up'); import time; time.sleep(60)"))
     bench.wait_for("up")
 

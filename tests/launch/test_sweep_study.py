@@ -1,19 +1,25 @@
 """The storage of a local sweep: claims, takeovers, and what can be wrong with it."""
 
+import contextlib
+import dataclasses
 import json
 import multiprocessing
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
+import types
 
 import pytest
+import sqlalchemy
 
 from jade.errors import ConfigError, StorageError
 from jade.launch.search import BayesSearch, RandomSearch
+from jade.launch.sweep_folder import SweepFolder
 from jade.launch.sweep_storage import hide_password, open_storage
 from jade.launch.sweep_study import SweepStudy
 from jade.launch.sweep_worker import Attendance, Worker
@@ -116,17 +122,21 @@ def test_a_worker_of_another_host_is_gone_once_it_has_been_silent(monkeypatch):
     record = {**Worker(owner=there).record(), "beat": 100.0}
     clock = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "time", lambda: 130.0)
+    monkeypatch.setattr(time, "time", lambda: 190.0)
     attendance = Attendance(stale_s=60.0)
 
+    # Its clock may be a minute late: what counts is what we see.
     assert attendance.is_alive("w", record)
-    clock[0] += 29
+    clock[0] += 59
     assert attendance.is_alive("w", record)
     clock[0] += 2
     assert not attendance.is_alive("w", record)
     assert attendance.is_alive("w", {**record, "beat": 131.0})
     assert not attendance.is_alive("w", {**record, "beat": 132.0, "ended": True})
     assert not attendance.is_alive("unknown", None)
+    # One that has been away for longer than clocks differ is not waited for.
+    monkeypatch.setattr(time, "time", lambda: 100.0 + 3601)
+    assert not Attendance().is_alive("w", record)
 
 
 def test_a_clock_that_is_ahead_delays_nothing(monkeypatch):
@@ -158,6 +168,24 @@ def test_more_repetitions_let_a_finished_point_wait_again(tmp_path):
     assert study.claim().repetitions == 3
 
 
+def test_points_that_are_no_longer_in_the_file_are_not_run(where):
+    study, other = open_study(where), open_study(where)
+    study.add_points(points(4))
+    study.finish(study.claim(), "FAIL", None, {})
+    left = study.claim()
+    study.release(left)
+    assert study.add_points(points(4)[3:]) == 0
+
+    claim = other.claim()
+
+    assert (claim.values, other.claim()) == ({"a": 3}, None)
+    assert study.retry_failed() == 0
+    assert [view.state for view in study.views()] == ["removed"] * 3 + ["running"]
+    # What comes back is run again.
+    assert study.add_points(points(4)) == 0
+    assert [study.claim().values["a"] for _ in range(2)] == [1, 2]
+
+
 def test_only_failed_points_are_tried_again(where):
     study = open_study(where)
     study.add_points(points(2))
@@ -170,6 +198,32 @@ def test_only_failed_points_are_tried_again(where):
     assert (claim.values, claim.attempt) == ({"a": 0}, 2)
     assert study.claim() is None
     assert study.retry_failed() == 0
+
+
+def test_whoever_is_alone_with_a_storage_does_not_wait_for_itself(where):
+    place = open_storage(where)
+    is_held = []
+
+    @contextlib.contextmanager
+    def held_once():
+        # As the row of a database is, which a second connection waits for.
+        assert not is_held
+        is_held.append(True)
+        with place.held():
+            yield
+        is_held.clear()
+
+    study = SweepStudy(dataclasses.replace(place, held=held_once), "s", "minimize", Worker())
+    study.create({"method": "grid", "goal": "minimize"})
+    study.beat()
+    study.add_points(points(3))
+
+    assert study.adopt(study.views()[0].key, 1.0, {"reused": True})
+    study.release(study.claim())
+    study.finish(study.claim(), "FAIL", None, {})
+    assert study.retry_failed() == 1
+
+    assert [view.state for view in study.views()] == ["complete", "waiting", "waiting"]
 
 
 def test_a_released_point_is_given_out_again(where):
@@ -302,8 +356,102 @@ def test_a_locked_database_is_an_error_of_the_storage(tmp_path, monkeypatch):
     study.beat()
 
 
+HOLD = (
+    "import fcntl, sys, time; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); "
+    "print(flush=True); time.sleep(60)"
+)
+
+
+def test_a_lock_that_another_process_keeps_is_an_error_of_the_storage(where, monkeypatch):
+    monkeypatch.setattr("jade.launch.sweep_journal.PATIENCE_S", 0.1)
+    study = open_study(where)
+    path = where.removeprefix("sqlite:///") + ".lock"
+    command = [sys.executable, "-c", HOLD, path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        with pytest.raises(StorageError, match=r"Another process holds the lock .*\.lock"):
+            study.beat()
+        # Whoever wants to leave waits for nobody.
+        monkeypatch.setattr("jade.launch.sweep_journal.PATIENCE_S", 3600)
+        monkeypatch.setattr("jade.launch.sweep_journal.HURRY_S", 0.1)
+        study.hurry()
+        with pytest.raises(StorageError, match="Another process holds the lock"):
+            study.beat()
+        holder.kill()
+
+    study.beat()
+
+
+def test_a_database_that_nobody_answers_for_is_an_error_of_the_storage(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"mysql+pymysql://me:secret@127.0.0.1:{taken.getsockname()[1]}/name"
+        connects = []
+
+        class Refusing(types.ModuleType):
+            """A driver, of which none is needed here; what it raises is what drivers raise."""
+
+            paramstyle, __version__ = "pyformat", "1.1.0"
+            Error = OperationalError = type("OperationalError", (Exception,), {})
+
+            def connect(self, *_, **options):
+                connects.append(options)
+                socket.create_connection((options["host"], options["port"]))
+
+        monkeypatch.setitem(sys.modules, "pymysql", Refusing("pymysql"))
+        with pytest.raises(StorageError, match=r"me:\*\*\*@.*refused"):
+            open_storage(url)
+
+    assert connects[0]["connect_timeout"] == 10
+
+
+def test_trials_that_have_ended_are_read_from_a_database_once(tmp_path):
+    study = open_study(f"sqlite:///{tmp_path}/study.db")
+    study.add_points(points(20))
+    for _ in range(19):
+        study.finish(study.claim(), "COMPLETE", 1.0, {})
+    study.views()
+    statements = []
+    engine = study.storage._backend.engine
+    sqlalchemy.event.listen(
+        engine, "before_cursor_execute", lambda *given: statements.append((given[2], given[3]))
+    )
+
+    assert study.claim().number == 19
+
+    read = [given for text, given in statements if "FROM trial_user_attributes" in text]
+    assert read
+    assert all(len(given) <= 3 for given in read), read
+
+
 def test_passwords_are_not_shown():
     assert hide_password("postgresql://me:secret@host/name") == "postgresql://me:***@host/name"
+
+
+def test_a_storage_is_remembered_without_its_password_and_not_exchanged(tmp_path):
+    folder = SweepFolder(tmp_path / "s")
+    secret = "postgresql://me:secret@host/name"
+    assert folder.find_storage(secret) == secret
+    folder.create("method: grid\n", "s", secret)
+
+    assert "secret" not in "".join(
+        path.read_text() for path in folder.root.glob("*") if path.is_file()
+    )
+    assert folder.find_storage(secret) == secret
+    for given in (None, "postgresql://me:secret@other/name", str(folder.journal)):
+        with pytest.raises(ConfigError, match=r"is postgresql://me:\*\*\*@host/name"):
+            folder.find_storage(given)
+
+
+def test_a_storage_in_a_file_means_the_same_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert SweepFolder(tmp_path / "s").find_storage("sqlite:///x.db?timeout=3") == (
+        f"sqlite:///{tmp_path}/x.db?timeout=3"
+    )
+    assert SweepFolder(tmp_path / "s").find_storage("x.log") == f"{tmp_path}/x.log"
+    with pytest.raises(ConfigError, match="is lost with this process"):
+        open_storage("sqlite:///:memory:")
 
 
 @pytest.fixture
@@ -385,3 +533,45 @@ def test_a_search_cannot_go_on_with_other_values(tmp_path, sweep_file):
 
     with pytest.raises(ConfigError, match="have changed"):
         study.claim(other)
+
+    # The file is as before, and so is the search.
+    assert study.claim(first).values == {"a": 2}
+    assert {trial.state.name for trial in study.storage.get_all_trials(study.study_id)} == {
+        "COMPLETE",
+        "FAIL",
+        "RUNNING",
+    }
+
+
+@pytest.mark.parametrize("last", ["index", "repetitions"])
+def test_a_search_goes_on_after_a_kill_in_the_middle_of_a_claim(tmp_path, sweep_file, last):
+    where = str(tmp_path / "journal.log")
+    sweep = sweep_file("{a: {min: 0.0, max: 1.0}}", "bayes", metric="{name: m}")
+    context = multiprocessing.get_context("spawn")
+    open_study(where)
+    worker = context.Process(target=claim_until, args=(where, sweep, last))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == -signal.SIGKILL
+
+    study, draw = open_study(where), BayesSearch(sweep, 1)
+    claim = study.claim(draw)
+
+    assert 0 <= claim.values["a"] <= 1
+    assert study.finish(claim, "COMPLETE", 1.0, {})
+    assert study.claim(draw) is None
+    assert [view.state for view in study.views()] == ["complete"]
+
+
+def claim_until(where, sweep, last):
+    """Claim a point of a search, and die once an attribute of its trial is written."""
+    study = open_study(where)
+    write = study.storage.set_trial_user_attr
+
+    def write_and_die(trial_id, key, value):
+        write(trial_id, key, value)
+        if key == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    study.storage.set_trial_user_attr = write_and_die
+    study.claim(BayesSearch(sweep, None))

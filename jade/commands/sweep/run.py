@@ -2,26 +2,25 @@
 
 import argparse
 import os
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jade.commands.base import make_run_parser, parse
 from jade.commands.confirmation import is_confirmed, show_configuration
+from jade.commands.passed_signals import signals_go_to, signals_kept_back
 from jade.commands.sweep import COMMANDS
 from jade.commands.sweep_view import check, show_report
 from jade.errors import ConfigError, raise_all
 
 if TYPE_CHECKING:
-    from jade.launch.local_sweep import LocalSweep, Setup
+    from jade.launch.local_sweep import Setup
     from jade.launch.slots import Slot
     from jade.launch.sweep_study import SweepStudy
     from jade.overrides import Override
     from jade.sweep import Sweep
 
-SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
 JOURNAL = "journal.log in the folder of the sweep"
 
 
@@ -34,14 +33,19 @@ def main(tokens: list[str], program: str) -> int:
     if parsed is None:
         return 0
     namespace, rest = parsed
-    sweep = _find_sweep(rest, program)
+    sweep, named = _find_sweep(rest, program)
+    if sweep.method == "custom":
+        raise ConfigError(
+            f"{sweep.where('method')}: method: custom is decided by a scheduler of W&B; {program} "
+            "runs grid, random and bayes."
+        )
     _check_numbers(namespace)
     _seconds(namespace.grace)
     if namespace.reuse and sweep.grid is None:
         raise ConfigError(
             f"--reuse needs points that are known before, not method: {sweep.method}."
         )
-    others = _without(own, [token for token in tokens if token != str(sweep.path)])
+    others = _without(own, [token for token in tokens if token != named])
     return _Command(sweep, namespace, others).run()
 
 
@@ -70,20 +74,25 @@ def _add_flags(parser: argparse.ArgumentParser) -> dict[str, bool]:
     add("group_to_wandb", help="let runs log to W&B, too, in one group")
     add("confirm", help="show what will be run, and wait for a yes")
     add("no_check", help="do not try the points of the sweep first")
-    add("grace", metavar="AMOUNT", help="how long a run may take to stop (default: 30 seconds)")
+    add(
+        "grace",
+        metavar="AMOUNT",
+        help="how long runs may take to stop (default: 5 minutes; 30 s for a single one)",
+    )
     add("cold", help="start each run as an ordinary process")
     return flags
 
 
-def _find_sweep(rest: Sequence[str], program: str) -> "Sweep":
+def _find_sweep(rest: Sequence[str], program: str) -> "tuple[Sweep, str]":
+    """Return the sweep, and the argument that names it."""
     from jade.sweep import load_sweep, require_sweep
 
     files = [token for token in rest if token.endswith((".yml", ".yaml"))]
-    found = [sweep for path in files if (sweep := load_sweep(Path(path))) is not None]
+    found = [(sweep, path) for path in files if (sweep := load_sweep(Path(path))) is not None]
     if len(found) == 1:
         return found[0]
     if not found and len(files) == 1:
-        return require_sweep(Path(files[0]))
+        return require_sweep(Path(files[0])), files[0]
     given = f", not {len(found)}" if found else ""
     raise ConfigError(f"{program} takes one sweep file{given}: {program} SWEEP.yml.")
 
@@ -136,32 +145,31 @@ class _Command:
                 self._sweep, self._others, environ, name=self._name, logs=given.group_to_wandb
             )
             slots = self._make_slots(environ)
+            if self._sweep.early_stop is not None and self._sweep.early_stop.strict:
+                self._note("early_terminate.strict only counts on W&B: here it is as if false")
             if not given.no_check:
                 show_report(self._sweep, check(self._sweep, self._others))
             if given.confirm and not self._is_confirmed(setup, slots):
                 print("nothing was started")
                 return 0
             study = self._open(setup)
-            with _signals_kept_back() as received:
+            with signals_kept_back() as received:
                 return self._work(setup, study, slots, received)
 
     def _make_slots(self, environ: dict[str, str]) -> "list[Slot]":
-        from jade.launch.device_probe import probe
+        from jade.launch.device_probe import find_devices
         from jade.launch.slots import (
             ALL,
             AUTO,
             CPU,
+            THREADS,
             make_slots,
             num_cores,
-            parse_devices,
             share_cores,
         )
 
-        given, wanted = self._given, self._given.devices
-        if wanted in (ALL, AUTO):
-            wanted = ALL
-        num_cuda = probe(environ)["count"] if wanted == ALL else 0
-        devices = parse_devices(wanted, num_cuda)
+        given = self._given
+        devices = find_devices(ALL if given.devices == AUTO else given.devices, environ)
         limits = [given.workers, self._sweep.local.max_concurrent_runs, self._num_runs()]
         limit = min([number for number in limits if number is not None], default=None)
         if given.per_device is not None:
@@ -172,7 +180,21 @@ class _Command:
             per_device = 1 if given.workers is None else -(-given.workers // len(devices))
         num_slots = min(len(devices) * per_device, limit or len(devices) * per_device)
         per_device = -(-num_slots // len(devices))
-        return share_cores(make_slots(devices, per_device, environ)[:num_slots])
+        slots = share_cores(make_slots(devices, per_device, environ)[:num_slots], environ)
+        if num_slots < min(given.workers or 0, limit or 0):
+            self._note(
+                f"--workers {given.workers}: {num_slots} at a time, one for each of "
+                f"{num_cores()} cores; --per_device {given.workers} runs more"
+            )
+        threads = slots[0].environ.get(THREADS, environ.get(THREADS))
+        if threads != environ.get(THREADS, threads):
+            self._note(
+                f"{THREADS}={environ[THREADS]} is more than the cores of a run: it is {threads}"
+            )
+        return slots
+
+    def _note(self, text: str) -> None:
+        print(f"note: {text}.", flush=True)
 
     def _num_runs(self) -> int | None:
         num_points = self._sweep.num_runs
@@ -196,23 +218,20 @@ class _Command:
     def _open(self, setup: "Setup") -> "SweepStudy":
         """Open the storage, make the folder, and add what is new in the file."""
         from jade.launch.sweep_setup import make_facts, read_overrides
-        from jade.launch.sweep_storage import hide_password, open_storage
+        from jade.launch.sweep_storage import open_storage
         from jade.launch.sweep_study import MINIMIZE, SweepStudy
         from jade.launch.sweep_worker import Worker
-        from jade.whole_file import write_whole
 
         sweep, folder, given = self._sweep, setup.folder, self._given
         goal = sweep.metric.goal if sweep.metric else MINIMIZE
-        where = given.storage or folder.find_storage()
+        where = folder.find_storage(given.storage)
         place = open_storage(where)
         study = SweepStudy(place, self._name, goal, Worker())
         overrides = read_overrides(sweep, self._others, setup.environ)
         study.create(make_facts(sweep, overrides))
-        folder.create(sweep.path.read_text(encoding="utf-8"), self._name)
-        if given.storage and hide_password(where) == where:
-            write_whole(folder.storage_file, f"{_absolute(where)}\n".encode())
+        folder.create(sweep.path.read_text(encoding="utf-8"), self._name, where)
         if sweep.grid is not None:
-            points = list(sweep.grid)[: sweep.run_cap]
+            points = list(islice(sweep.grid, sweep.run_cap))
             num_new = study.add_points(points, sweep.local.repetitions)
             if 0 < num_new < len(points):
                 print(f"{num_new} of {len(points)} points are new", flush=True)
@@ -264,7 +283,7 @@ class _Command:
             runner.receive(number)
         names = ", ".join(slot.name for slot in slots)
         print(f"sweep {self._name} in {setup.folder.root} on {names}", flush=True)
-        with _signals_go_to(runner), SweepDisplay(runner, study, sweep) as display:
+        with signals_go_to(runner), SweepDisplay(runner, study, sweep, setup.folder) as display:
             code = runner.run()
         return display.conclude(code)
 
@@ -278,34 +297,3 @@ def _seconds(text: str | None) -> float | None:
     if amount.unit != SECONDS:
         raise ConfigError(f"--grace: {text!r} is no time. Write '2 minutes'.")
     return amount.number
-
-
-def _absolute(where: str) -> str:
-    return where if "://" in where else str(Path(where).absolute())
-
-
-@contextmanager
-def _signals_kept_back() -> Iterator[list[int]]:
-    """Remember signals until there is somebody to take them."""
-    received: list[int] = []
-    former = {
-        number: signal.signal(number, lambda n, _: received.append(n)) for number in _watched()
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _signals_go_to(runner: "LocalSweep") -> Iterator[None]:
-    for number in _watched():
-        signal.signal(number, lambda n, _: runner.receive(n))
-    yield
-
-
-def _watched() -> list[int]:
-    """Return the signals that are passed on; one that was ignored from the start stays so."""
-    found = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    return [number for number in found if signal.getsignal(number) is not signal.SIG_IGN]
