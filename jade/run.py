@@ -38,7 +38,7 @@ from jade.saved_runs import load_config, read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
 from jade.session import Session
-from jade.signals import WISH, SignalWatch
+from jade.signals import WISH, SignalWatch, is_in_sweep
 from jade.whole_file import remove_asides
 
 __all__ = ["FinishedRun", "execute"]
@@ -70,7 +70,7 @@ def execute(configuration: Configuration, circumstances: Circumstances) -> Finis
     try:
         with exported(configuration.environ):
             resolved = resolve(configuration, look_further=find_problems)
-            with circumstances.watch or SignalWatch() as watch:
+            with circumstances.watch or SignalWatch.for_run(configuration.environ) as watch:
                 return _execute(resolved, circumstances, watch)
     finally:
         if circumstances.relay is not None:
@@ -145,7 +145,7 @@ def _train(loop: TrainingLoop, watch: SignalWatch) -> Ending:
 def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> Left | None:
     """Find the run that is to be continued, become its owner, and load its state."""
     wanted = resolved.settings.resume
-    if wanted is None and _is_in_sweep(resolved.configuration.environ):
+    if wanted is None and is_in_sweep(resolved.configuration.environ):
         # A run that W&B hands out again has the id that it had.
         wanted = AUTO
     if wanted is None:
@@ -170,10 +170,6 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     if left.iteration > 0 and not directory.metrics.is_file():
         logger.warning("%s is gone: what was logged until now is lost.", directory.metrics)
     return left
-
-
-def _is_in_sweep(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("WANDB_SWEEP_ID") and environ.get("WANDB_RUN_ID"))
 
 
 def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:

@@ -26,7 +26,7 @@ from jade.record import Record, RunLog
 from jade.resolve import Resolved
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, STOPPED, RunDir
 from jade.seeding import isolated_rng
-from jade.signals import EXIT_INTERRUPTED, SIGNAL, STOP_FILE, WISH, SignalWatch
+from jade.signals import EXIT_INTERRUPTED, SIGNAL, STOP_FILE, WISH, SignalWatch, is_in_sweep
 from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -166,7 +166,8 @@ class Session:
         if ending.was_stopped:
             status, exit_code, cause = self._classify(watch)
             reason = reason.replace(SIGNAL, cause)
-        if status == PREEMPTED:
+        if status == PREEMPTED or (status == INTERRUPTED and self._is_in_sweep):
+            # So W&B hands out again what a sweep still lacks.
             self._loggers.mark_preempting()
         summary = _summarize(assembled, ending, {"status": status, "reason": reason})
         summary.update(_extremes(self._opened.directory, ending.evaluations))
@@ -190,6 +191,10 @@ class Session:
             best=ending.best,
             dataset_sizes=assembled.datasets.sizes(),
         )
+
+    @property
+    def _is_in_sweep(self) -> bool:
+        return is_in_sweep(self._resolved.configuration.environ)
 
     def _classify(self, watch: SignalWatch) -> tuple[str, int, str]:
         """Say what a stop from outside means: status, exit code, and who wanted it."""

@@ -17,6 +17,7 @@ from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 FINISHED, STOPPED, PREEMPTED = "finished", "stopped", "preempted"
 INTERRUPTED, FAILED, IMPOSSIBLE = "interrupted", "failed", "impossible"
 EXIT_CONFIGURATION = 2
+LEFT = (EXIT_PREEMPTED, EXIT_INTERRUPTED)
 TAIL_BYTES, TAIL_LINES = 8192, 12
 # What W&B adds to the values of a run that was started before.
 WANDB_KEY = "_wandb"
@@ -46,6 +47,9 @@ class Trial:
         self.kill_at: float | None = None
         # Whether somebody has asked it to stop: W&B, or whoever runs the agent.
         self.was_asked_to_stop = False
+        # Whether it was to make room for something else, and W&B still wants it.
+        self.was_to_make_room = False
+        self._former_status = self.status
 
     @property
     def run_id(self) -> str:
@@ -66,6 +70,8 @@ class Trial:
         """Say in one word how it ended."""
         if self.code == 0:
             return STOPPED if self.status.get("status") == STOPPED else FINISHED
+        if self.never_began:
+            return PREEMPTED
         known = {
             EXIT_PREEMPTED: PREEMPTED,
             EXIT_INTERRUPTED: INTERRUPTED,
@@ -74,6 +80,18 @@ class Trial:
         if self.was_asked_to_stop and self.code is not None and self.code < 0:
             return STOPPED
         return known.get(self.code or 0, FAILED)
+
+    @property
+    def never_began(self) -> bool:
+        """Whether it has made room before its run was there: nobody has told W&B of it."""
+        has_left = self.code is not None and (self.code < 0 or self.code in LEFT)
+        is_of_jade = self._directory is not None
+        return (
+            self.was_to_make_room
+            and is_of_jade
+            and has_left
+            and self.status == self._former_status
+        )
 
     @property
     def is_failure(self) -> bool:
@@ -90,10 +108,11 @@ class Trial:
         """Return the metric that the sweep is about, or else the best one that the run knows."""
         status = self.status
         latest, best = status.get("latest") or {}, status.get("best") or {}
-        if metric in latest:
-            return str(metric), latest[metric]
-        if best.get("value") is not None:
-            return str(best["metric"]), best["value"]
+        found = (metric, latest.get(metric)), (best.get("metric"), best.get("value"))
+        for name, value in found:
+            # What is no number for JSON, such as NaN, stands there as text.
+            with contextlib.suppress(TypeError, ValueError):
+                return str(name), float(value)
         return None
 
     def place_console(self, *, finally_: bool = False) -> None:

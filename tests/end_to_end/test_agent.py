@@ -144,8 +144,22 @@ def states(server):
     return sorted(run.state for run in server.runs.values())
 
 
+# At one of the points there is no result, as after a training that has diverged.
+DIVERGED = """
+    import math
+    from jade.eval import DatasetEvaluation
+
+
+    class SquaredError(DatasetEvaluation):
+        def evaluate_batch(self, data):
+            error = (self.trainer.net(data["x"]) - data["y"]).square().squeeze(1)
+            return error * math.nan if self.trainer.opt.param_groups[0]["lr"] == 0.1 else error
+"""
+
+
 def test_a_grid_of_trainings_runs_on_two_slots_and_arrives_on_wandb(project, wandb_online, start):
-    parameters = {"model.params.lr": {"values": [0.01, 0.1]}, "epochs": {"values": [1, 2]}}
+    project.write("modules/eval/errors.py", DIVERGED)
+    parameters = {"model.params.lr": {"values": [0.1, 0.01]}, "epochs": {"values": [1, 2]}}
     sweep = training_sweep(project, wandb_online, parameters, "${args}")
 
     code, output = start(project.root, f"team/project/{sweep}", "--per_device", "2").wait()
@@ -159,9 +173,11 @@ def test_a_grid_of_trainings_runs_on_two_slots_and_arrives_on_wandb(project, wan
     assert points == {(0.01, 1), (0.01, 2), (0.1, 1), (0.1, 2)}
     assert "4 trials in" in output
     assert "4 finished; best Error=" in output
-    for run_id in wandb_online.runs:
+    assert "best Error=nan" not in output
+    for run_id, run in wandb_online.runs.items():
         (line,) = [line for line in output.splitlines() if line.startswith(run_id)]
-        assert "model.params.lr=0." in line
+        assert f"model.params.lr={run.config['model']['params']['lr']}" in line
+        assert ("Error=nan" in line) == (run.config["model"]["params"]["lr"] == 0.1)
         assert "Error=" in line
         assert (
             "run directory" in (project.root / "experiments" / run_id / "console.log").read_text()
@@ -249,6 +265,89 @@ def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wa
     assert (run.state, run.num_starts) == ("finished", 2)
     assert "(continued)" in output
     assert "1 trial in" in output
+
+
+PAUSED_START = """
+    import os, sys, time
+
+    open("starting", "w").close()
+    while not os.path.exists("started"):
+        time.sleep(0.01)
+    from jade.cli import train_main
+
+    sys.exit(train_main())
+"""
+PAUSED_BUILD = """
+    import os, time
+    from modules.models.line import LineTrainer
+
+
+    class BuildingTrainer(LineTrainer):
+        def initialize(self, lr: float = 0.1):
+            open("building", "w").close()
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            super().initialize(lr)
+"""
+
+
+def test_a_training_that_is_stopped_before_it_began_is_handed_out_again(
+    project, wandb_online, start
+):
+    """W&B hands out again what it is told of: by the run, or else by the agent."""
+    project.write("modules/models/building.py", PAUSED_BUILD)
+    project.write("model.yml", "class: BuildingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"model.params.lr": {"values": [0.03]}}, "${args}", "--epochs=1")
+    project.write("train.py", PAUSED_START)
+
+    first = start(project.root, sweep, "--cold")
+    first.wait_for_files("starting")
+    first.popen.send_signal(signal.SIGTERM)
+    assert first.wait()[0] == 75, first.output
+    assert "was not begun: W&B hands it out again" in first.output
+    assert "1 preempted" in first.output
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.config) == ("preempted", {"model.params.lr": 0.03})
+
+    (project.root / "started").touch()
+    second = start(project.root, sweep)
+    second.wait_for_files("building")
+    second.popen.send_signal(signal.SIGUSR1)
+    second.wait_for(lambda: "asked to stop" in second.output)
+    time.sleep(0.3)
+    (project.root / "go").touch()
+    assert second.wait()[0] == 75, second.output
+    assert "1 preempted" in second.output
+    assert "not begun" not in second.output
+    assert (run.state, run.num_starts, run.sweep) == ("preempted", 2, sweep)
+
+    code, output = start(project.root, sweep).wait()
+    assert code == 0, output
+    assert list(wandb_online.runs.values()) == [run]
+    assert (run.state, run.num_starts) == ("finished", 3)
+    assert run.config["model"]["params"]["lr"] == 0.03
+
+
+def test_work_that_arrives_while_the_agent_stops_is_given_back(script, start, wandb_online):
+    folder, make = script
+    sweep = make("{x: {values: [1]}}")
+    wandb_online.set_sweep_state(sweep, "PAUSED")
+    agent = start(folder, sweep, "--cold")
+    agent.wait_for(lambda: "paused" in agent.output)
+    wandb_online.faults.hold("graphql Heartbeat")
+    wandb_online.set_sweep_state(sweep, "RUNNING")
+    wandb_online.wait_until(lambda: wandb_online.runs)
+
+    agent.popen.send_signal(signal.SIGTERM)
+    agent.wait_for(lambda: "No more work is taken" in agent.output)
+    wandb_online.faults.clear()
+
+    assert agent.wait()[0] == 75, agent.output
+    assert "was not begun: W&B hands it out again" in agent.output
+    assert list(folder.glob("started-*")) == []
+    code, output = start(folder, sweep, "--cold").wait()
+    assert code == 0, output
+    assert len(list(folder.glob("started-1-*"))) == len(wandb_online.runs) == 1
 
 
 def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):
