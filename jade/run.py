@@ -15,7 +15,7 @@ import torch
 
 from jade import torch_startup
 from jade.alarm import Alarm
-from jade.assemble import choose_device, make_loggers
+from jade.assemble import choose_device, has_foreign_wandb, make_loggers
 from jade.check import find_problems
 from jade.config import Configuration
 from jade.envvars import exported
@@ -90,10 +90,11 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
         _report(resolved.configuration)
         device = choose_device(settings.device)
         check_writable(root)
+        # Now: to ask W&B for what is left of the run, JADE imports it, too.
+        has_wandb = has_foreign_wandb(circumstances.relay)
         left = _find_left(resolved, root, stack)
-        if left is not None:
-            left = _adapt(resolved, left, circumstances.additional)
-        destinations = _make_destinations(resolved, circumstances, watch)
+        left = None if left is None else _adapt(resolved, left, circumstances.additional)
+        destinations = _make_destinations(resolved, circumstances, watch, has_wandb=has_wandb)
         seed = _choose_seed(resolved)
         seed_everything(seed)
         origin = Provenance(circumstances.command or sys.argv, seed).start()
@@ -125,9 +126,9 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
 
 
 def _make_destinations(
-    resolved: Resolved, circumstances: Circumstances, watch: SignalWatch
+    resolved: Resolved, circumstances: Circumstances, watch: SignalWatch, *, has_wandb: bool
 ) -> LoggerGroup:
-    loggers = make_loggers(resolved, circumstances.relay)
+    loggers = make_loggers(resolved, circumstances.relay, has_wandb=has_wandb)
     destinations = LoggerGroup([*loggers, *circumstances.loggers])
     destinations.on_stop_wish(lambda: watch.request(WISH))
     return destinations

@@ -18,7 +18,8 @@ EPILOG = """\
 What a run has logged stands in its directory: metrics, pictures and other media, configuration,
 summary, code and checkpoints. W&B gets what it does not have yet, as one run with the id of the
 directory, also if it was resumed offline several times; nothing is sent twice, and what W&B has
-stays. WANDB_ENTITY and WANDB_PROJECT say where to. W&B's own folders of offline runs are not used.
+stays. A run goes to the entity, project and sweep that it was started with; where none was set,
+WANDB_ENTITY and WANDB_PROJECT say where to. W&B's own folders of offline runs are not used.
 """
 
 

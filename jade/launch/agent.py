@@ -145,7 +145,7 @@ class Agent:
         self._received: int | None = None
         self._give_up_at: float | None = None
         self._forget_answers_at: float | None = None
-        self._returning: list[Order] = []
+        self._num_returning = 0
         self._returns: Courier[Order, None] = Courier(self._return, self._note_return)
         self._end_at: float | None = None
         self._away_since: float | None = None
@@ -182,7 +182,7 @@ class Agent:
         self._events.put(functools.partial(self._obey, number))
 
     def _is_done(self) -> bool:
-        if any(seat.trials for seat in self._seats) or self._returning:
+        if any(seat.trials for seat in self._seats) or self._num_returning:
             return False
         is_asking = any(seat.is_asking for seat in self._seats)
         if not self._takes_work:
@@ -324,12 +324,8 @@ class Agent:
         kind = command.get("type")
         if kind in RUN_COMMANDS:
             self._num_taken += 1
-            order = Order.read(command)
-            if self._takes_work:
-                seat.waiting.append(order)
-                self._start_next(seat)
-            else:
-                self._give_back([order])
+            seat.waiting.append(Order.read(command))
+            self._start_next(seat)
         elif kind == "stop":
             for trial in seat.trials:
                 if trial.run_id == command.get("run_id"):
@@ -344,7 +340,9 @@ class Agent:
             self._say_once(f"W&B sent the command {kind!r}, which is not known here.")
 
     def _start_next(self, seat: _Seat) -> None:
-        if seat.trials or not seat.waiting or not self._takes_work:
+        if not self._takes_work:
+            self._give_back(seat.waiting)
+        if seat.trials or not seat.waiting:
             return
         order = seat.waiting.pop(0)
         trial = self._make_trial(order, seat.slot)
@@ -471,7 +469,7 @@ class Agent:
     def _give_back(self, orders: list[Order]) -> None:
         """Let somebody else have what W&B has handed out, and was not begun."""
         for order in orders:
-            self._returning.append(order)
+            self._num_returning += 1
             self._returns.send(order)
         orders.clear()
 
@@ -487,7 +485,10 @@ class Agent:
         self._events.put(functools.partial(self._report, f"{order.run_id}  {text}"))
 
     def _note_return(self, _: Exception | None) -> None:
-        self._events.put(functools.partial(self._returning.pop, 0))
+        self._events.put(self._forget_returned)
+
+    def _forget_returned(self) -> None:
+        self._num_returning -= 1
 
     def _ask_to_stop(self, trial: Trial, number: int, patience_s: float) -> None:
         if not trial.was_asked_to_stop:

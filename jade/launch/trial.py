@@ -87,10 +87,7 @@ class Trial:
         has_left = self.code is not None and (self.code < 0 or self.code in LEFT)
         is_of_jade = self._directory is not None
         return (
-            self.was_to_make_room
-            and is_of_jade
-            and has_left
-            and self.status == self._former_status
+            self.was_to_make_room and is_of_jade and has_left and self.status == self._former_status
         )
 
     @property
@@ -108,7 +105,8 @@ class Trial:
         """Return the metric that the sweep is about, or else the best one that the run knows."""
         status = self.status
         latest, best = status.get("latest") or {}, status.get("best") or {}
-        found = (metric, latest.get(metric)), (best.get("metric"), best.get("value"))
+        found: list[tuple[Any, Any]] = [(metric, latest.get(metric))]
+        found.append((best.get("metric"), best.get("value")))
         for name, value in found:
             # What is no number for JSON, such as NaN, stands there as text.
             with contextlib.suppress(TypeError, ValueError):

@@ -19,7 +19,7 @@ mutation Heartbeat($id: ID!, $metrics: JSONString, $runState: JSONString) {
 }
 """
 REFUSED = (401, 403)
-# A run that is only opened to be given back: nothing of this process and this machine belongs to it.
+# For a run that is only opened to be given back: nothing of this machine belongs to it.
 GIVEN_BACK = {
     "mode": "online",
     "resume": "allow",
@@ -120,7 +120,7 @@ class WandbSweep:
     def give_back(self, run_id: str, values: Mapping[str, Any]) -> None:
         """Have a run handed out again that was never begun.
 
-        W&B hands out again what says of itself that it is preempted, and only that: so it is opened.
+        W&B hands out again what says of itself that it is preempted, so it has to be opened.
 
         Raises:
             ServerAwayError: W&B has not heard it.

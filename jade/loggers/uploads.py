@@ -37,7 +37,11 @@ class Uploads:
             self._waiting[name] = path
 
     def send_due(self) -> None:
-        """Send what may be sent now."""
+        """Send what may be sent now.
+
+        Raises:
+            OSError: A file could not be sent; all others have been.
+        """
         if self._waiting and self._clock() >= self._free_at:
             self._send_waiting(everything=False)
 
@@ -51,13 +55,21 @@ class Uploads:
             due = [n for n in self._waiting if everything or now >= self._next.get(n, 0.0)]
             chosen = {name: self._waiting.pop(name) for name in due}
         num_bytes = 0
+        problem: OSError | None = None
         for name, path in chosen.items():
             try:
-                num_bytes += path.stat().st_size
+                size = path.stat().st_size
             except OSError:
                 # Pruned since, as checkpoints are.
                 continue
             self._next[name] = now + SHORTEST_PAUSE_S
-            self._send(path, name)
+            try:
+                self._send(path, name)
+                num_bytes += size
+            except OSError as error:
+                # A full disk, for one: smaller files may still find a place.
+                problem = problem or error
         if num_bytes:
             self._free_at = now + num_bytes / BYTES_PER_SECOND
+        if problem is not None:
+            raise problem

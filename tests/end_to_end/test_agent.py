@@ -297,7 +297,9 @@ def test_a_training_that_is_stopped_before_it_began_is_handed_out_again(
     """W&B hands out again what it is told of: by the run, or else by the agent."""
     project.write("modules/models/building.py", PAUSED_BUILD)
     project.write("model.yml", "class: BuildingTrainer\n")
-    sweep = training_sweep(project, wandb_online, {"model.params.lr": {"values": [0.03]}}, "${args}", "--epochs=1")
+    sweep = training_sweep(
+        project, wandb_online, {"model.params.lr": {"values": [0.03]}}, "${args}", "--epochs=1"
+    )
     project.write("train.py", PAUSED_START)
 
     first = start(project.root, sweep, "--cold")
