@@ -5,11 +5,13 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import torch
 
 from jade.assemble import Assembled, assemble, count_parameters
+from jade.concealment import conceal, find_expanded
 from jade.errors import ConfigError, JadeError
 from jade.export import export_run
 from jade.finished_run import FinishedRun
@@ -239,7 +241,15 @@ class Session:
         exit_code = error.exit_code if isinstance(error, JadeError) else 1
         status, exit_code = (INTERRUPTED, EXIT_INTERRUPTED) if is_interrupt else (FAILED, exit_code)
         self._log.write_failure(error)
+        self._show_failure(error)
         self._close(status, f"{type(error).__name__}: {error}", exit_code)
+
+    def _show_failure(self, error: BaseException) -> None:
+        """Show elsewhere why the run failed: who has started it sees that when all is closed."""
+        if self._record is not None:
+            lines = [str(error)] if isinstance(error, JadeError) else format_exception(error)
+            text = "".join(lines).rstrip()
+            self._loggers.show_text(conceal(f"{text}\n", find_expanded(self._record.directory)))
 
     def release(self) -> None:
         """Let others have the run directory."""

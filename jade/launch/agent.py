@@ -1,5 +1,6 @@
 """Run the trials of a W&B sweep: ask for work, start it, and say what came of it."""
 
+import contextlib
 import functools
 import queue
 import random
@@ -345,6 +346,18 @@ class Agent:
         if seat.trials or not seat.waiting:
             return
         order = seat.waiting.pop(0)
+        try:
+            self._start(seat, order)
+        except OSError as error:
+            # A full disk, for one: the trial was not begun, and somebody else may have it.
+            for trial in seat.trials:
+                with contextlib.suppress(OSError):
+                    trial.close()
+            seat.trials.clear()
+            self._quit(f"{order.run_id} cannot be started here: {error}.", 1)
+            self._give_back([order])
+
+    def _start(self, seat: _Seat, order: Order) -> None:
         trial = self._make_trial(order, seat.slot)
         seat.trials.append(trial)
         try:
@@ -359,7 +372,8 @@ class Agent:
                 "as an ordinary process."
             )
         elif self._launcher.is_warm:
-            self._launcher.prepare(program)
+            if self._workplace.experiments_root is not None:
+                self._launcher.prepare(program)
         else:
             program = program.as_ordinary()
         self._launcher.start(trial.run_id, program, trial.output.fileno())

@@ -1,5 +1,6 @@
 """Speak with W&B as the agent of a sweep; all that is private in the package wandb is used here."""
 
+import itertools
 import json
 import socket
 import tempfile
@@ -19,6 +20,8 @@ mutation Heartbeat($id: ID!, $metrics: JSONString, $runState: JSONString) {
 }
 """
 REFUSED = (401, 403)
+# How many of the newest runs are asked for their commit: those that wait have none.
+NUM_LOOKED_AT = 10
 # For a run that is only opened to be given back: nothing of this machine belongs to it.
 GIVEN_BACK = {
     "mode": "online",
@@ -85,6 +88,18 @@ class WandbSweep:
         except Exception:
             return ""
         return str(found.get("state") or "").upper()
+
+    def newest_commit(self) -> str | None:
+        """Return the commit of the newest run that has one; None if there is none, or no answer."""
+        path = f"{self.entity}/{self.project}"
+        try:
+            runs = self._client.api.runs(
+                path, filters={"sweep": self.sweep_id}, order="-created_at", per_page=NUM_LOOKED_AT
+            )
+            newest = itertools.islice(runs, NUM_LOOKED_AT)
+            return next((str(run.commit) for run in newest if run.commit), None)
+        except Exception:
+            return None
 
     def register(self) -> str:
         """Register an agent, and return its id."""

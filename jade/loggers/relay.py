@@ -249,6 +249,9 @@ class Relay(Logger):
         self._post("mark_preempting")
         self._flush()
 
+    def show_text(self, text: str) -> None:
+        self._send_console(text)
+
     @property
     def keeps_files(self) -> bool:
         return self.mode == "online" and not self._is_gone
@@ -357,7 +360,8 @@ class Relay(Logger):
         while process is not None:
             try:
                 kind, value = process.incoming.recv()
-            except (OSError, EOFError, ValueError):
+            except (OSError, EOFError, ValueError, TypeError):
+                # Of which the last is how a connection says that it was closed meanwhile.
                 break
             if kind == SAID:
                 level, text = value

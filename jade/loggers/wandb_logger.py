@@ -148,6 +148,10 @@ class WandbLogger(Logger):
         if self._run is not None:
             self._run.mark_preempting()
 
+    def show_text(self, text: str) -> None:
+        if self._run is not None and hasattr(self._run, "write_logs"):
+            self._run.write_logs(text)
+
     @property
     def keeps_files(self) -> bool:
         # Offline, it would only be a second copy on the same disk.

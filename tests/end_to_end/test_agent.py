@@ -184,9 +184,12 @@ def test_a_grid_of_trainings_runs_on_two_slots_and_arrives_on_wandb(project, wan
         )
 
 
-def test_values_reach_a_program_and_count_limits_them(script, start):
+def test_values_reach_a_program_and_count_limits_them(script, start, wandb_online, monkeypatch):
     folder, make = script
     sweep = make("{x: {values: [1, 2, 3]}, y: {value: text}}")
+    # Who is logged in stands in a file, as for trainings.
+    (folder / ".env").write_text(f"WANDB_API_KEY={wandb_online.api_key}\n")
+    monkeypatch.delenv("WANDB_API_KEY")
 
     code, output = start(folder, sweep, "--cold", "--count", "2", "--devices", "cpu").wait()
 
@@ -258,10 +261,16 @@ def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wa
     assert first.wait()[0] == 75, first.output
     assert "1 preempted" in first.output
 
+    (run,) = wandb_online.runs.values()
+    run.commit = "0123456789abcdef"
+    subprocess.run(["git", "init", "--quiet"], cwd=project.root, check=True)
+    author = ["-c", "user.name=u", "-c", "user.email=u@example.org"]
+    commit = ["git", *author, "commit", "--quiet", "--allow-empty", "--message=new"]
+    subprocess.run(commit, cwd=project.root, check=True)
     code, output = start(project.root, sweep).wait()
 
     assert code == 0, output
-    (run,) = wandb_online.runs.values()
+    assert "that of the newest run of the sweep is of 0123456789ab" in output
     assert (run.state, run.num_starts) == ("finished", 2)
     assert "(continued)" in output
     assert "1 trial in" in output
@@ -278,7 +287,7 @@ PAUSED_START = """
     sys.exit(train_main())
 """
 PAUSED_BUILD = """
-    import os, time
+    import os, sys, time
     from modules.models.line import LineTrainer
 
 
@@ -288,6 +297,11 @@ PAUSED_BUILD = """
             while not os.path.exists("go"):
                 time.sleep(0.01)
             super().initialize(lr)
+
+        def train_step(self, data):
+            if getattr(sys.modules.get("wandb"), "run", None) is not None:
+                open("wandb-is-here", "w").close()
+            super().train_step(data)
 """
 
 
@@ -323,8 +337,10 @@ def test_a_training_that_is_stopped_before_it_began_is_handed_out_again(
     assert "not begun" not in second.output
     assert (run.state, run.num_starts, run.sweep) == ("preempted", 2, sweep)
 
-    code, output = start(project.root, sweep).wait()
+    code, output = start(project.root, sweep, "--cold").wait()
     assert code == 0, output
+    # That JADE has asked W&B itself is no reason to have it in the process of training.
+    assert not (project.root / "wandb-is-here").exists()
     assert list(wandb_online.runs.values()) == [run]
     assert (run.state, run.num_starts) == ("finished", 3)
     assert run.config["model"]["params"]["lr"] == 0.03
@@ -556,6 +572,7 @@ def test_a_paused_sweep_is_waited_for_and_a_finished_one_ends_the_agent(
     ("name", "environ", "message", "expected"),
     [
         ("team/project/nosuchsweep", {}, "There is no sweep team/project/nosuchsweep", 2),
+        ("team/nosuchproject/s", {}, "There is no sweep team/nosuchproject/s on W&B", 2),
         (None, {"WANDB_API_KEY": "f" * 40}, "does not accept the API key", 2),
         (None, {"WANDB_BASE_URL": "http://127.0.0.1:9"}, "http://127.0.0.1:9 cannot be asked", 1),
     ],

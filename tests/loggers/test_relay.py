@@ -314,6 +314,28 @@ def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, t
     assert run.state == "finished"
 
 
+def test_stopped_run_leaves_to_its_process_what_the_server_does_not_take(
+    wandb_online, tmp_path, relay, monkeypatch, caplog
+):
+    monkeypatch.setattr("jade.loggers.relay.HURRIED_TIMEOUT_S", 0.5)
+    process = RelayProcess(dict(os.environ))
+    logger = Relay("online", dict(os.environ), process)
+    logger.start(run_in(tmp_path))
+    wandb_online.close_door()
+    for step in range(5):
+        logger.log({"loss": 1.0}, step)
+    logger.mark_preempting()
+    with caplog.at_level(logging.WARNING, logger="jade"):
+        logger.finish(75)
+    # As at the end of training, whatever came of it.
+    process.discard()
+    assert "goes on trying" in caplog.text
+    wandb_online.open_door()
+    wandb_online.wait_until(lambda: wandb_online.runs["run1"].state == "preempted")
+    assert len(wandb_online.runs["run1"].history) == 5
+    assert process.wait(30.0)
+
+
 def test_process_that_is_not_needed_is_gone_at_once():
     process = RelayProcess(dict(os.environ))
     pid = process.pid

@@ -67,3 +67,17 @@ def test_file_that_is_gone_is_left_out(uploads, tmp_path):
     uploads.uploads.offer(uploads.file("a"), "last")
     uploads.uploads.send_due()
     assert uploads.sent == [("last", "a")]
+
+
+def test_file_that_cannot_be_sent_keeps_none_of_the_others_back(uploads):
+    def send(path, name):
+        if name == "last":
+            raise OSError(28, "No space left on device")
+        uploads.send(path, name)
+
+    uploads.uploads = Uploads(send, lambda: uploads.now)
+    for name in ("last", "best"):
+        uploads.uploads.offer(uploads.file(name), name)
+    with pytest.raises(OSError, match="No space left"):
+        uploads.uploads.send_all()
+    assert uploads.sent == [("best", "best")]
