@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from jade.cli import main
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 90
@@ -45,6 +48,8 @@ SCRIPT = """
     print("values", what, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 
     def stop(number, _):
+        if os.path.exists("deaf"):
+            return
         open(f"stopped-{run}-{number}", "w").close()
         sys.exit(75)
 
@@ -246,7 +251,9 @@ def paused(project, wandb_online, start):
     return agent, sweep
 
 
-def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wandb_online, start):
+def test_a_preempted_training_is_continued_by_the_next_agent(
+    paused, project, wandb_online, start, arguments, tmp_path
+):
     """A job that ends signals all of its processes: the trials, too, which then hear it twice."""
     first, sweep = paused
     (directory,) = (project.root / "experiments").iterdir()
@@ -263,17 +270,71 @@ def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wa
 
     (run,) = wandb_online.runs.values()
     run.commit = "0123456789abcdef"
-    subprocess.run(["git", "init", "--quiet"], cwd=project.root, check=True)
+    # On another machine, which has the project, but none of its runs.
+    there = tmp_path / "elsewhere"
+    shutil.copytree(project.root, there, ignore=shutil.ignore_patterns("experiments", "wandb"))
+    subprocess.run(["git", "init", "--quiet"], cwd=there, check=True)
     author = ["-c", "user.name=u", "-c", "user.email=u@example.org"]
     commit = ["git", *author, "commit", "--quiet", "--allow-empty", "--message=new"]
-    subprocess.run(commit, cwd=project.root, check=True)
-    code, output = start(project.root, sweep).wait()
+    subprocess.run(commit, cwd=there, check=True)
+    code, output = start(there, sweep).wait()
 
     assert code == 0, output
     assert "that of the newest run of the sweep is of 0123456789ab" in output
     assert (run.state, run.num_starts) == ("finished", 2)
     assert "(continued)" in output
     assert "1 trial in" in output
+    # Bit by bit what it would have been without all that.
+    assert main([*arguments, "--epochs=3", "--experiments_root=alone"]) == 0
+    (alone,) = (project.root / "alone").iterdir()
+    assert run.files["jade/metrics.csv"] == (alone / "metrics.csv").read_bytes()
+
+
+LOST_AND_STOPPED = """
+    import os, time
+    from modules.models.line import LineTrainer
+
+
+    class AskingTrainer(LineTrainer):
+        def initialize(self, lr: float = 0.1):
+            super().initialize(lr)
+            self.lr = lr
+
+        def train_step(self, data):
+            with open(f"training-{self.lr}", "w") as file:
+                file.write(str(os.getpid()))
+            while not os.path.exists(f"go-{self.lr}"):
+                time.sleep(0.01)
+            super().train_step(data)
+"""
+
+
+def test_a_training_ends_as_stopped_by_the_wish_of_the_server_and_failed_when_killed(
+    project, wandb_online, start
+):
+    project.write("modules/models/asking.py", LOST_AND_STOPPED)
+    project.write("model.yml", "class: AskingTrainer\n")
+    parameters = {"model.params.lr": {"values": [0.1, 0.2]}, "epochs": {"value": 3}}
+    sweep = training_sweep(project, wandb_online, parameters, "${args_json_file}")
+    agent = start(project.root, sweep)
+
+    agent.wait_for_files("training-0.1")
+    first = wandb_online.runs[wandb_online.sweeps[sweep].runs[0]]
+    wandb_online.stop_run(first.id)
+    wandb_online.wait_until(lambda: not any(a.commands for a in wandb_online.agents.values()))
+    time.sleep(0.3)
+    (project.root / "go-0.1").touch()
+    agent.wait_for(lambda: (project.root / "training-0.2").exists())
+    wandb_online.wait_until(lambda: (project.root / "training-0.2").read_text())
+    os.kill(int((project.root / "training-0.2").read_text()), signal.SIGKILL)
+
+    code, output = agent.wait()
+    assert code == 0, output
+    assert "1 stopped, 1 failed" in output
+    assert "failed (killed by SIGKILL: out of memory?)" in output
+    second = wandb_online.runs[wandb_online.sweeps[sweep].runs[1]]
+    assert (first.exit_code, first.summary["run/status"]) == (0, "stopped")
+    wandb_online.wait_until(lambda: second.state == "failed")
 
 
 PAUSED_START = """
@@ -482,18 +543,28 @@ def test_a_deleted_sweep_lets_its_trials_finish(script, start, wandb_online):
 
 
 def test_a_stop_by_the_wish_of_the_server_ends_one_trial(script, start, wandb_online):
+    """Fact 6: one that does not listen is killed after WANDB_AGENT_KILL_DELAY seconds."""
     folder, make = script
-    agent = start(folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold")
+    agent = start(
+        folder,
+        make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}"),
+        "--cold",
+        environ={"WANDB_AGENT_KILL_DELAY": "1"},
+    )
     agent.wait_for_files("started-*")
 
     wandb_online.stop_run(next(iter(wandb_online.runs)))
     agent.wait_for_files("stopped-*-15")
-    agent.wait_for_files("started-*", 2)
+    agent.wait_for_files("started-2-*")
+    (folder / "deaf").touch()
+    wandb_online.stop_run(list(wandb_online.runs)[1])
+    agent.wait_for_files("started-3-*")
     (folder / "go").touch()
 
     code, output = agent.wait()
     assert code == 0, output
-    assert "1 finished, 1 preempted" in output
+    assert "stopped (killed by SIGKILL)" in output
+    assert "1 finished, 1 stopped, 1 preempted" in output
 
 
 def test_a_server_that_goes_away_between_trials_is_waited_for(script, start, wandb_online):
@@ -526,6 +597,26 @@ def test_an_agent_gives_up_a_server_that_stays_away(script, start, wandb_online)
 
     assert code == 1, output
     assert "W&B has not answered for" in output
+
+
+def test_a_trial_that_cannot_be_started_here_is_left_to_others(script, start, wandb_online):
+    """As on a disk that is full: what its process needs cannot be written."""
+    folder, make = script
+    sweep = make("{x: {values: [1, 2]}, seconds: {value: 60}}")
+    agent = start(folder, sweep, "--cold")
+    agent.wait_for_files("started-*")
+    place = folder / "wandb" / f"sweep-{sweep}"
+    place.rename(folder / "away")
+    place.touch()
+    (folder / "go").touch()
+
+    code, output = agent.wait()
+
+    assert code == 1, output
+    assert "cannot be started here: [Errno 20] Not a directory" in output
+    assert "was not begun: W&B hands it out again" in output
+    assert "Traceback" not in output
+    assert [run.state for run in wandb_online.runs.values()][1] == "preempted"
 
 
 def test_two_agents_run_each_point_once(script, start, wandb_online):

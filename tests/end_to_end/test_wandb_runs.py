@@ -402,6 +402,26 @@ def test_server_that_fails_now_and_then_loses_nothing(project, wandb_online, sta
     assert run.files["jade/checkpoints/last.pt"] == directory.last_checkpoint.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("none", set()),
+        ("last", {"last.pt"}),
+        ("all", {"last.pt", "best.pt", "checkpoint_3.pt", "checkpoint_6.pt"}),
+    ],
+)
+def test_checkpoints_that_are_asked_for_reach_wandb(
+    project, wandb_online, arguments, level, expected
+):
+    given = ["--best_metric=Error", "--checkpoint_every=1 epoch", f"--upload={level}"]
+    assert main([*arguments, "--wandb=online", *given]) == 0
+    run = only_run(wandb_online)
+    start = "jade/checkpoints/"
+    assert {n.removeprefix(start) for n in run.files if n.startswith(start)} == expected
+    assert "jade/config.yml" in run.files
+    assert "jade/metrics.csv" in run.files
+
+
 def test_upload_that_is_cut_arrives_whole(project, wandb_online, start):
     wandb_online.faults.cut(match="last.pt", count=1)
     process = start()
