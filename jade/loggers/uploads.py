@@ -9,6 +9,8 @@ from pathlib import Path
 # with is always sent.
 SHORTEST_PAUSE_S = 30.0
 BYTES_PER_SECOND = 10_000_000.0
+# How long a copy is kept whose original is gone: as long as an upload may reasonably take.
+KEPT_S = 3600.0
 
 
 class Uploads:
@@ -16,16 +18,20 @@ class Uploads:
 
     Args:
         send: Begins to upload a file under a name, and returns.
+        drop: Removes the copy of that name, which nobody needs any more.
         clock: Tells the seconds.
     """
 
     def __init__(
         self,
         send: Callable[[Path, str], None],
+        drop: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._send = send
+        self._drop = drop
         self._clock = clock
+        self._sent: dict[str, tuple[Path, float]] = {}
         self._waiting: dict[str, Path] = {}
         self._next: dict[str, float] = {}
         self._free_at = 0.0
@@ -65,11 +71,20 @@ class Uploads:
             self._next[name] = now + SHORTEST_PAUSE_S
             try:
                 self._send(path, name)
+                self._sent[name] = (path, now)
                 num_bytes += size
             except OSError as error:
                 # A full disk, for one: smaller files may still find a place.
                 problem = problem or error
+        self._drop_gone(now)
         if num_bytes:
             self._free_at = now + num_bytes / BYTES_PER_SECOND
         if problem is not None:
             raise problem
+
+    def _drop_gone(self, now: float) -> None:
+        """Drop the copies of files that were pruned, or they would fill the disk in their place."""
+        for name, (path, since) in list(self._sent.items()):
+            if now >= since + KEPT_S and not path.exists():
+                del self._sent[name]
+                self._drop(name)

@@ -77,7 +77,7 @@ class WandbLogger(Logger):
         self._first_step = 0
         # The run that is being finished: it still takes files, but nothing is logged any more.
         self._finishing: Any = None
-        self._uploads = Uploads(self._send)
+        self._uploads = Uploads(self._send, self._drop)
         self._turn: Turn | None = None
         self._is_stop_wanted = False
         self._report_stop: Callable[[], None] = _do_nothing
@@ -350,6 +350,10 @@ class WandbLogger(Logger):
         # A checkpoint is only ever replaced; other files grow, or are written over.
         copy_whole(path, target, by_link=path.suffix == ".pt")
         run.save(str(target), base_path=run.dir, policy="now")
+
+    def _drop(self, name: str) -> None:
+        run = self._run or self._finishing
+        (Path(run.dir) / name).unlink(missing_ok=True)
 
     def _record(self, values: Mapping[str, Any], step: int) -> None:
         # A resumed run repeats the steps after its checkpoint. The server has them already and
