@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jade.errors import ConfigError, NetworkError, RunInUseError
+from jade.errors import ConfigError, NetworkError, RunInUseError, UnfinishedError
 from jade.lock import RunLock
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
@@ -125,6 +125,7 @@ class Sync:
             ConfigError: W&B has a run with this id and another configuration.
             RunInUseError: The run is still running.
             NetworkError: W&B cannot be reached.
+            UnfinishedError: W&B has not got everything in time.
         """
         with RunLock(self._directory.root):
             found = self._find(client)
@@ -235,7 +236,7 @@ class Sync:
         try:
             destination.finish(self._exit_code)
         except TimeoutError as error:
-            raise NetworkError(
+            raise UnfinishedError(
                 f"{self._directory.run_id}: W&B at {account.base_url(self._environ)} has not got "
                 "everything in time. Call it again: what has arrived is not sent twice "
                 "(WANDB_FINISH_TIMEOUT sets how many seconds it may take)."
