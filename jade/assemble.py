@@ -169,12 +169,15 @@ def build_evaluation(
     return evaluation
 
 
-def make_loggers(resolved: Resolved, relay: RelayProcess | None = None) -> list[Logger]:
+def make_loggers(
+    resolved: Resolved, relay: RelayProcess | None = None, *, has_wandb: bool = False
+) -> list[Logger]:
     """Make the destinations that the settings ask for; nothing is opened yet.
 
     Args:
         resolved: The configuration.
         relay: The process that W&B can be in, if it has been started already.
+        has_wandb: Whether somebody else than JADE has imported wandb.
     """
     settings = resolved.settings
     loggers: list[Logger] = [CsvLogger()]
@@ -184,26 +187,31 @@ def make_loggers(resolved: Resolved, relay: RelayProcess | None = None) -> list[
         require_tensorboard()
         loggers.append(TensorboardLogger())
     if settings.wandb != "disabled" and not settings.dry_run:
-        loggers.append(_make_wandb_logger(resolved, relay))
+        loggers.append(_make_wandb_logger(resolved, relay, has_wandb=has_wandb))
     loggers += [blueprint.build() for blueprint in resolved.loggers.values()]
     return loggers
 
 
-def _make_wandb_logger(resolved: Resolved, relay: RelayProcess | None) -> Logger:
+def _make_wandb_logger(
+    resolved: Resolved, relay: RelayProcess | None, *, has_wandb: bool
+) -> Logger:
     """Log to W&B from another process, unless the user's code expects ``wandb.run`` in this one."""
     from jade.loggers.wandb_logger import WandbLogger
 
     mode, environ = resolved.settings.wandb, resolved.configuration.environ
-    if resolve_mode(mode, environ) == "disabled" or _uses_wandb(resolved, relay):
+    is_used = has_wandb or _imports_wandb(resolved)
+    if resolve_mode(mode, environ) == "disabled" or is_used:
         return WandbLogger(mode, environ)
     return Relay(mode, environ, relay)
 
 
-def _uses_wandb(resolved: Resolved, relay: RelayProcess | None) -> bool:
-    is_preloaded = relay is not None and relay.has_wandb
-    if "wandb" in sys.modules and not is_preloaded:
-        return True
-    return any(IMPORTS_WANDB.search(read_anyhow(path)) for path in resolved.index.used)
+def has_foreign_wandb(relay: RelayProcess | None) -> bool:
+    """Tell whether wandb was imported, and not by JADE before any code of the user."""
+    return "wandb" in sys.modules and not (relay is not None and relay.has_wandb)
+
+
+def _imports_wandb(resolved: Resolved) -> bool:
+    return any(IMPORTS_WANDB.search(read_anyhow(path)) for path in resolved.code_files())
 
 
 def count_parameters(trainer: Trainer) -> list[tuple[str, str, int, int]]:

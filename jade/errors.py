@@ -12,6 +12,7 @@
      |    +-- MisfitError     exit code 2: it does not fit the code or configuration
      +-- RunInUseError      exit code 69: another process owns the run directory
      +-- NetworkError       exit code 1: W&B cannot be reached, or does not answer as it should
+     |    +-- UnfinishedError  it has not got all of a run in time
      +-- StorageError       exit code 1: the storage of a sweep is locked, full or out of reach
      +-- TrainingError      exit code 1: training cannot go on
           +-- NonFiniteLossError  a loss item became NaN or infinite
@@ -70,6 +71,10 @@ class RunInUseError(JadeError):
 
 class NetworkError(JadeError):
     """W&B cannot be reached or does not answer: nothing is wrong with the request, time helps."""
+
+
+class UnfinishedError(NetworkError):
+    """W&B has not got all of a run in the time that there was: other runs may fare better."""
 
 
 class StorageError(JadeError):

@@ -22,7 +22,6 @@ from jade.provenance import Provenance
 from jade.resolve import Resolved
 from jade.run_dir import RUNNING, RunDir
 from jade.saved_runs import read_json
-from jade.user_modules import imported_below
 from jade.whole_file import whole_file, write_whole
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -166,10 +165,7 @@ class Record:
 
     def _write_code(self, resolved: Resolved) -> dict[str, Any]:
         """Copy the code, and return where in the copy the settings that name code would point."""
-        roots, used = resolved.index.roots, resolved.index.used
-        # A file may import what stands beside it, or anything else of the project.
-        folders = {Path.cwd(), *roots, *(path.parent for path in used)}
-        files = {*used, *imported_below(folders)}
+        roots, files = resolved.index.roots, resolved.code_files()
         provenance.snapshot_code(sorted(files), self.directory.code, Path.cwd(), roots)
         return provenance.find_in_snapshot(
             provenance.place_code(files, Path.cwd(), roots), roots, resolved.architecture_file

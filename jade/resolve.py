@@ -24,6 +24,7 @@ from jade.problems import Problems
 from jade.schedule import EPOCHS, ITERATIONS, SECONDS, UNITS, parse_amount
 from jade.settings import FIELDS, SECTIONS, TYPES, Settings
 from jade.swept import find_lost
+from jade.user_modules import imported_below
 
 DEFAULT = Origin("default")
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
@@ -71,6 +72,13 @@ class Resolved:
         """The file with the architectures, if one was given."""
         index = self.index
         return find_architecture_file(self.settings.arch_impl, index.roots, index.folder)
+
+    def code_files(self) -> set[Path]:
+        """Return the files of the user that the run uses, with all that they have imported."""
+        used = self.index.used
+        # A file may import what stands beside it, or anything else of the project.
+        folders = {Path.cwd(), *self.index.roots, *(path.parent for path in used)}
+        return {*used, *imported_below(folders)}
 
     def origin_of(self, path: KeyPath) -> Origin:
         """Tell where a value was written; nowhere means that it is a default."""

@@ -15,7 +15,7 @@ import torch
 
 from jade import torch_startup
 from jade.alarm import Alarm
-from jade.assemble import choose_device, make_loggers
+from jade.assemble import choose_device, has_foreign_wandb, make_loggers
 from jade.check import find_problems
 from jade.config import Configuration
 from jade.envvars import exported
@@ -38,7 +38,7 @@ from jade.saved_runs import load_config, read_json
 from jade.schedule import parse_amount
 from jade.seeding import CUBLAS_VARIABLE, draw_seed, seed_everything, set_deterministic
 from jade.session import Session
-from jade.signals import WISH, SignalWatch
+from jade.signals import WISH, SignalWatch, is_in_sweep
 from jade.whole_file import remove_asides
 
 __all__ = ["FinishedRun", "execute"]
@@ -70,7 +70,7 @@ def execute(configuration: Configuration, circumstances: Circumstances) -> Finis
     try:
         with exported(configuration.environ):
             resolved = resolve(configuration, look_further=find_problems)
-            with circumstances.watch or SignalWatch() as watch:
+            with circumstances.watch or SignalWatch.for_run(configuration.environ) as watch:
                 return _execute(resolved, circumstances, watch)
     finally:
         if circumstances.relay is not None:
@@ -90,10 +90,11 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
         _report(resolved.configuration)
         device = choose_device(settings.device)
         check_writable(root)
+        # Now: to ask W&B for what is left of the run, JADE imports it, too.
+        has_wandb = has_foreign_wandb(circumstances.relay)
         left = _find_left(resolved, root, stack)
-        if left is not None:
-            left = _adapt(resolved, left, circumstances.additional)
-        destinations = _make_destinations(resolved, circumstances, watch)
+        left = None if left is None else _adapt(resolved, left, circumstances.additional)
+        destinations = _make_destinations(resolved, circumstances, watch, has_wandb=has_wandb)
         seed = _choose_seed(resolved)
         seed_everything(seed)
         origin = Provenance(circumstances.command or sys.argv, seed).start()
@@ -125,9 +126,9 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
 
 
 def _make_destinations(
-    resolved: Resolved, circumstances: Circumstances, watch: SignalWatch
+    resolved: Resolved, circumstances: Circumstances, watch: SignalWatch, *, has_wandb: bool
 ) -> LoggerGroup:
-    loggers = make_loggers(resolved, circumstances.relay)
+    loggers = make_loggers(resolved, circumstances.relay, has_wandb=has_wandb)
     destinations = LoggerGroup([*loggers, *circumstances.loggers])
     destinations.on_stop_wish(lambda: watch.request(WISH))
     return destinations
@@ -145,7 +146,7 @@ def _train(loop: TrainingLoop, watch: SignalWatch) -> Ending:
 def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> Left | None:
     """Find the run that is to be continued, become its owner, and load its state."""
     wanted = resolved.settings.resume
-    if wanted is None and _is_in_sweep(resolved.configuration.environ):
+    if wanted is None and is_in_sweep(resolved.configuration.environ):
         # A run that W&B hands out again has the id that it had.
         wanted = AUTO
     if wanted is None:
@@ -170,10 +171,6 @@ def _find_left(resolved: Resolved, root: Path, stack: contextlib.ExitStack) -> L
     if left.iteration > 0 and not directory.metrics.is_file():
         logger.warning("%s is gone: what was logged until now is lost.", directory.metrics)
     return left
-
-
-def _is_in_sweep(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("WANDB_SWEEP_ID") and environ.get("WANDB_RUN_ID"))
 
 
 def _find_automatically(resolved: Resolved, root: Path) -> RunDir | None:

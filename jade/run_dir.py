@@ -83,6 +83,11 @@ class RunDir:
         return self.root / "run.log"
 
     @property
+    def wandb_place(self) -> Path:
+        """What says to which entity, project and sweep of W&B the run belongs."""
+        return self.root / "wandb.json"
+
+    @property
     def code(self) -> Path:
         return self.root / "code"
 

@@ -5,11 +5,13 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import torch
 
 from jade.assemble import Assembled, assemble, count_parameters
+from jade.concealment import conceal, find_expanded
 from jade.errors import ConfigError, JadeError
 from jade.export import export_run
 from jade.finished_run import FinishedRun
@@ -26,7 +28,7 @@ from jade.record import Record, RunLog
 from jade.resolve import Resolved
 from jade.run_dir import FAILED, FINISHED, INTERRUPTED, PREEMPTED, RUNNING, STOPPED, RunDir
 from jade.seeding import isolated_rng
-from jade.signals import EXIT_INTERRUPTED, SIGNAL, STOP_FILE, WISH, SignalWatch
+from jade.signals import EXIT_INTERRUPTED, SIGNAL, STOP_FILE, WISH, SignalWatch, is_in_sweep
 from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -166,7 +168,8 @@ class Session:
         if ending.was_stopped:
             status, exit_code, cause = self._classify(watch)
             reason = reason.replace(SIGNAL, cause)
-        if status == PREEMPTED:
+        if status == PREEMPTED or (status == INTERRUPTED and self._is_in_sweep):
+            # So W&B hands out again what a sweep still lacks.
             self._loggers.mark_preempting()
         summary = _summarize(assembled, ending, {"status": status, "reason": reason})
         summary.update(_extremes(self._opened.directory, ending.evaluations))
@@ -190,6 +193,10 @@ class Session:
             best=ending.best,
             dataset_sizes=assembled.datasets.sizes(),
         )
+
+    @property
+    def _is_in_sweep(self) -> bool:
+        return is_in_sweep(self._resolved.configuration.environ)
 
     def _classify(self, watch: SignalWatch) -> tuple[str, int, str]:
         """Say what a stop from outside means: status, exit code, and who wanted it."""
@@ -234,7 +241,15 @@ class Session:
         exit_code = error.exit_code if isinstance(error, JadeError) else 1
         status, exit_code = (INTERRUPTED, EXIT_INTERRUPTED) if is_interrupt else (FAILED, exit_code)
         self._log.write_failure(error)
+        self._show_failure(error)
         self._close(status, f"{type(error).__name__}: {error}", exit_code)
+
+    def _show_failure(self, error: BaseException) -> None:
+        """Show elsewhere why the run failed: who has started it sees that when all is closed."""
+        if self._record is not None:
+            lines = [str(error)] if isinstance(error, JadeError) else format_exception(error)
+            text = "".join(lines).rstrip()
+            self._loggers.show_text(conceal(f"{text}\n", find_expanded(self._record.directory)))
 
     def release(self) -> None:
         """Let others have the run directory."""

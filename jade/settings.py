@@ -147,8 +147,8 @@ class Settings:
     upload: Literal["none", "last", "best", "all"] = _setting(
         "best",
         group=OUTPUT,
-        help="checkpoints that W&B gets a copy of, overwritten in place: last.pt, also best.pt, or "
-        "all",
+        help="checkpoints that W&B gets a copy of: last.pt, also best.pt (both overwritten in "
+        "place), or all",
     )
     artifact: bool = _setting(
         default=False, group=OUTPUT, help="give W&B the trained model as an artifact, at the end"

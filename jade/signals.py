@@ -4,7 +4,7 @@ import _thread
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -28,15 +28,27 @@ class SignalWatch:
 
     Handlers can only be set in the main thread; elsewhere (a notebook's worker, a test) the
     watch does nothing. A signal that the process was started to ignore stays ignored.
+
+    Args:
+        holds_back: Whether the first signal is only remembered until somebody can act on it;
+            otherwise it ends the process as long as nobody can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, holds_back: bool = False) -> None:
         self.received: signal.Signals | None = None
-        self.on_signal: Callable[[], None] = self._leave
+        self.on_signal: Callable[[], None] = _do_nothing if holds_back else self._leave
         self._previous: dict[int, Any] = {}
         self._cause: str | None = None
         self._is_own_request = False
         self._pid = os.getpid()
+
+    @classmethod
+    def for_run(cls, environ: Mapping[str, str]) -> "SignalWatch":
+        """Watch for a run; one of a sweep has to be opened on W&B even if it is to stop at once.
+
+        W&B hands out again what says of itself that it is preempted, and only that.
+        """
+        return cls(holds_back=is_in_sweep(environ))
 
     def __enter__(self) -> "SignalWatch":
         if threading.current_thread() is threading.main_thread() and not self._previous:
@@ -56,8 +68,8 @@ class SignalWatch:
 
     def hold_back(self) -> None:
         """Remember a signal until somebody can act on it; leave if one was there before."""
-        self.on_signal = _do_nothing
         self.check()
+        self.on_signal = _do_nothing
 
     def check(self) -> None:
         """Leave if a signal came in before training starts, and somebody took no notice of it.
@@ -65,7 +77,7 @@ class SignalWatch:
         What the handler raises may be caught by any code that it interrupts: some libraries catch
         everything while they are being imported.
         """
-        if self.received is not None:
+        if self.received is not None and self.on_signal == self._leave:
             self._leave()
 
     def request(self, cause: str) -> None:
@@ -124,6 +136,11 @@ class SignalWatch:
     def exit_code(self) -> int:
         """Return the exit code that tells a launcher what to do."""
         return EXIT_INTERRUPTED if self.received == signal.SIGINT else EXIT_PREEMPTED
+
+
+def is_in_sweep(environ: Mapping[str, str]) -> bool:
+    """Tell whether an agent of W&B has started this run."""
+    return bool(environ.get("WANDB_SWEEP_ID") and environ.get("WANDB_RUN_ID"))
 
 
 def _do_nothing() -> None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jade.errors import ConfigError, NetworkError, RunInUseError
+from jade.errors import ConfigError, NetworkError, RunInUseError, UnfinishedError
 from jade.lock import RunLock
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
 from jade.loggers.saved_log import SavedLog
-from jade.loggers.wandb_logger import WandbLogger
+from jade.loggers.wandb_logger import FINISH_TIMEOUT_S, WandbLogger
+from jade.loggers.wandb_place import WandbPlace
 from jade.publisher import LEVELS, PREFIX, Publisher
 from jade.remote.client import Client, as_mapping
 from jade.remote.download import Downloads, RemoteFile
@@ -38,6 +39,8 @@ NOT_THE_RUN = {
 # Files that differ a little without anything being lost: the end of a run writes them twice.
 NOT_DECISIVE = ("status.json", "run.log")
 DEFAULT_LEVEL = "best"
+# A connection that is slower than this is waited for in vain.
+LEAST_BYTES_PER_SECOND = 250_000.0
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +84,7 @@ class Sync:
 
     Args:
         directory: Where it is.
-        environ: Says to which entity and project.
+        environ: Says to which entity and project, unless the run itself does.
         level: Which checkpoints are uploaded; None means those that the run itself would.
     """
 
@@ -90,11 +93,30 @@ class Sync:
     ) -> None:
         self._directory = directory
         self._environ = {k: v for k, v in environ.items() if k not in NOT_OURS}
+        self._place = self._choose_place()
         self._config = load_config(directory)
         named = level or self._config.get("upload") or DEFAULT_LEVEL
         self._level = named if named in LEVELS else DEFAULT_LEVEL
         self._status = read_json(directory.status_file)
         self._log = SavedLog(directory.root)
+
+    def _choose_place(self) -> WandbPlace:
+        """Return where the run belongs: where it was started, or else where somebody wants it."""
+        known, wanted = WandbPlace.load(self._directory.root), WandbPlace.of(self._environ)
+        for what, own, other in (
+            ("entity", known.entity, wanted.entity),
+            ("project", known.project, wanted.project),
+        ):
+            if own and other and own != other:
+                logger.warning(
+                    "%s belongs to the %s %s on W&B, and is brought there, not to %s (%s says so).",
+                    self._directory.run_id,
+                    what,
+                    own,
+                    other,
+                    self._directory.wandb_place,
+                )
+        return known.completed(wanted)
 
     def run(self, client: Client) -> Synced:
         """Send what W&B does not have.
@@ -103,6 +125,7 @@ class Sync:
             ConfigError: W&B has a run with this id and another configuration.
             RunInUseError: The run is still running.
             NetworkError: W&B cannot be reached.
+            UnfinishedError: W&B has not got everything in time.
         """
         with RunLock(self._directory.root):
             found = self._find(client)
@@ -130,9 +153,10 @@ class Sync:
 
     def _find(self, client: Client) -> Any:
         """Find the run on W&B; None if it is not there yet."""
-        place = account.entity(self._environ), account.project(self._environ) or account.NO_PROJECT
+        place = self._place
+        project = place.project or account.NO_PROJECT
         try:
-            return client.find_run(RunReference(*place, self._directory.run_id))
+            return client.find_run(RunReference(place.entity, project, self._directory.run_id))
         except ConfigError:
             return None
 
@@ -141,7 +165,8 @@ class Sync:
         if known.get("model") and not is_same(known, _as_json(self._config)):
             raise ConfigError(
                 f"The run {'/'.join(found.path)} on W&B is one of another configuration than "
-                f"{self._directory.root}: set another WANDB_PROJECT, or rename the directory."
+                f"{self._directory.root}: rename the directory, or name another project in "
+                f"{self._directory.wandb_place.name} there, or else by WANDB_PROJECT."
             )
 
     def _offer(self, publisher: Publisher, offers: _Offers) -> dict[str, Path]:
@@ -187,7 +212,13 @@ class Sync:
         return code if isinstance(code, int) and code != 0 else 1
 
     def _send(self, steps: Sequence[int], files: Mapping[str, Path], *, is_new: bool) -> Synced:
-        destination = WandbLogger("online", self._environ)
+        num_bytes = sum(path.stat().st_size for path in files.values())
+        destination = WandbLogger(
+            "online",
+            self._environ,
+            place=self._place,
+            finish_timeout_s=FINISH_TIMEOUT_S + num_bytes / LEAST_BYTES_PER_SECOND,
+        )
         destination.start(self._describe())
         if destination.mode != "online":
             destination.finish(0)
@@ -202,7 +233,14 @@ class Sync:
         destination.summarize(_with_numbers(read_json(self._directory.summary)))
         if self._state == PREEMPTED:
             destination.mark_preempting()
-        destination.finish(self._exit_code)
+        try:
+            destination.finish(self._exit_code)
+        except TimeoutError as error:
+            raise UnfinishedError(
+                f"{self._directory.run_id}: W&B at {account.base_url(self._environ)} has not got "
+                "everything in time. Call it again: what has arrived is not sent twice "
+                "(WANDB_FINISH_TIMEOUT sets how many seconds it may take)."
+            ) from error
         return Synced(self._directory.run_id, url, len(steps), num_media, len(files), is_new)
 
     def _describe(self) -> RunInfo:

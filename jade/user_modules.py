@@ -48,7 +48,7 @@ class _OwnFiles:
     """The files of users among all modules that have been imported, by the names of these.
 
     There are more than a thousand modules, and a process that was forked pays for each one that it
-    looks at with a copy of a page of memory: only those are looked at that came since the last time.
+    looks at with a copy of a page of memory: only those that are new are looked at.
     """
 
     def __init__(self) -> None:
@@ -330,7 +330,9 @@ def _is_from_another_project(package: str, roots: Sequence[Path]) -> bool:
 
 
 def _is_installed(file: Path | str) -> bool:
-    return any(f"{os.sep}{name}{os.sep}" in str(file) for name in ("site-packages", "dist-packages"))
+    return any(
+        f"{os.sep}{name}{os.sep}" in str(file) for name in ("site-packages", "dist-packages")
+    )
 
 
 def is_own_file(name: str) -> bool:

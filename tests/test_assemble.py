@@ -1,6 +1,7 @@
 """R7, K5, K6, K17: from a configuration to objects."""
 
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,14 @@ from jade.assemble import (
     build_trainer,
     choose_device,
     count_parameters,
+    make_loggers,
 )
 from jade.components import Architectures, Blueprint, ClassIndex, find_architecture_file
+from jade.config import Sources, load
 from jade.errors import ComponentError, DeviceError
+from jade.origin import Origin
+from jade.overrides import Override
+from jade.resolve import resolve
 
 # The part about devices, R7
 
@@ -201,3 +207,31 @@ def test_networks_in_plain_mappings_are_moved_to_the_device_too(monkeypatch):
         Blueprint(Loose, "model"), {}, Architectures(ClassIndex([]), None), device
     )
     assert moved == [(trainer.nets["a"], device)]
+
+
+@pytest.mark.parametrize(("helper", "expected"), [("import wandb", "WandbLogger"), ("", "Relay")])
+def test_wandb_is_in_this_process_if_a_helper_of_the_project_imports_it(project, helper, expected):
+    """Also where a warm server has imported wandb before, so that nothing else tells."""
+    project.write("modules/models/helper.py", f"{helper}\n")
+    project.write(
+        "modules/models/helped.py",
+        """
+        from modules.models import helper
+        from modules.models.line import LineTrainer
+
+
+        class HelpedTrainer(LineTrainer):
+            pass
+        """,
+    )
+    project.write("model.yml", "class: HelpedTrainer\n")
+    given = {
+        "model_conf": "model.yml",
+        "data_conf": "data.yml",
+        "arch_impl": "modules/architectures/small.py",
+        "epochs": 1,
+    }
+    overrides = [Override(key, value, Origin("here")) for key, value in given.items()]
+    environ = {**os.environ, "WANDB_MODE": "offline"}
+    resolved = resolve(load(Sources(arguments=overrides, environ=environ)))
+    assert type(make_loggers(resolved)[-1]).__name__ == expected

@@ -62,6 +62,16 @@ def test_first_signal_that_is_held_back_comes_when_somebody_listens():
         assert calls == [1]
 
 
+def test_first_signal_in_a_sweep_is_held_back_from_the_start():
+    with SignalWatch.for_run({"WANDB_SWEEP_ID": "s", "WANDB_RUN_ID": "r"}) as watch:
+        signal.raise_signal(signal.SIGTERM)
+        watch.check()
+        watch.hold_back()
+        calls = []
+        watch.pass_on_to(lambda: calls.append(1))
+        assert calls == [1]
+
+
 def test_second_signal_acts_as_if_nobody_watched():
     with SignalWatch() as watch:
         watch.hold_back()

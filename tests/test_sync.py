@@ -303,3 +303,44 @@ def test_run_recorded_offline_is_brought_there_without_the_folder_of_wandb(train
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     assert main(["sync", run.name]) == 0
     assert rows_on(wandb_online.runs[run.name]) == rows_of(run)
+
+
+def test_trial_made_offline_ends_up_in_its_sweep(
+    project, arguments, wandb_online, monkeypatch, caplog
+):
+    text = "method: grid\nparameters: {seed: {values: [1]}}\n"
+    sweep = wandb_online.create_sweep(text, project="elsewhere", entity="user")
+    with monkeypatch.context() as agent:
+        for name, value in (
+            ("WANDB_SWEEP_ID", sweep),
+            ("WANDB_RUN_ID", "trial"),
+            ("WANDB_ENTITY", "user"),
+            ("WANDB_PROJECT", "elsewhere"),
+        ):
+            agent.setenv(name, value)
+        assert main([*arguments, "--wandb=offline"]) == 0
+    monkeypatch.delenv("WANDB_PROJECT")
+    monkeypatch.delenv("WANDB_ENTITY")
+    assert main(["sync", "trial"]) == 0
+    served = wandb_online.runs["trial"]
+    assert (served.entity, served.project, served.sweep) == ("user", "elsewhere", sweep)
+    assert served.state == "finished"
+    monkeypatch.setenv("WANDB_PROJECT", "third")
+    assert main(["sync", "trial"]) == 0
+    assert "trial belongs to the project elsewhere on W&B" in caplog.text
+    assert list(wandb_online.runs) == ["trial"]
+
+
+def test_upload_that_takes_too_long_is_one_message_and_goes_on_later(
+    run, wandb_online, monkeypatch, capsys
+):
+    monkeypatch.setattr("jade.sync.FINISH_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("jade.sync.LEAST_BYTES_PER_SECOND", 1e12)
+    wandb_online.faults.hold("put")
+    assert main(["sync", run.name]) == 1
+    assert "has not got everything in time. Call it again" in capsys.readouterr().err
+    wandb_online.faults.clear()
+    # As slow as that, it has all the time that it needs.
+    monkeypatch.setattr("jade.sync.LEAST_BYTES_PER_SECOND", 100.0)
+    assert main(["sync", run.name]) == 0
+    assert wandb_online.runs[run.name].state == "finished"

@@ -149,10 +149,23 @@ def test_fact_4_the_whole_configuration_comes_back_as_arguments_and_changes_noth
     assert once_more.frozen == first.frozen
 
 
-def test_fact_5_what_is_preempted_ends_with_a_code_that_counts_as_not_finished():
-    from jade.signals import EXIT_PREEMPTED, SignalWatch
+@pytest.mark.parametrize(("code", "state"), [(75, "preempted"), (0, "finished")])
+def test_fact_5_only_what_ends_with_another_code_than_0_is_handed_out_again(
+    wandb_online, tmp_path, monkeypatch, code, state
+):
+    from jade.loggers import RunInfo
+    from jade.loggers.wandb_logger import WandbLogger
 
-    assert SignalWatch().exit_code == EXIT_PREEMPTED == 75
+    sweep = wandb_online.create_sweep("method: grid\nparameters: {a: {values: [1]}}\n")
+    environ = {"WANDB_SWEEP_ID": sweep, "WANDB_RUN_ID": "run1"}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    logger = WandbLogger("online")
+    logger.start(RunInfo("run1", tmp_path, {"a": 1}))
+    logger.mark_preempting()
+    logger.finish(code)
+    assert wandb_online.runs["run1"].state == state
+    assert list(wandb_online.sweeps[sweep].requeued) == (["run1"] if code else [])
 
 
 def test_fact_7_in_a_sweep_the_id_is_that_of_wandb(project, monkeypatch):

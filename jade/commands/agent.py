@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jade.commands import COMMANDS
 from jade.commands.base import make_parser, parse_all
 from jade.commands.passed_signals import signals_go_to, signals_kept_back
+from jade.envvars import exported, read_environment
 from jade.errors import ConfigError, raise_all
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ def main(tokens: list[str], program: str) -> int:
         return 0
     options = _read_options(namespace)
     with ExitStack() as stack, signals_kept_back() as received:
+        # As push and trainings do: what a file .env says counts here, too.
+        stack.enter_context(exported(read_environment(os.environ, None)))
         agent = _make_agent(namespace, options, stack)
-        for number in received:
-            agent.receive(number)
         with signals_go_to(agent):
+            for number in received:
+                agent.receive(number)
             print(f"ready after {time.monotonic() - started:.1f} s", flush=True)
             return agent.run()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jade.commands import COMMANDS
 from jade.commands.base import make_run_parser, parse, read_configuration
+from jade.envvars import exported, read_environment
 from jade.errors import ConfigError, VariableError
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def main(tokens: list[str], program: str) -> int:
     parsed = parse(parser, tokens)
     if parsed is None:
         return 0
-    findings = _examine(*parsed)
+    # As trainings and agents do: what a file .env says counts here, too.
+    with exported(read_environment(os.environ, None)):
+        findings = _examine(*parsed)
     _print_table(findings)
     problems = sum(finding.is_problem for finding in findings)
     print("no problems found" if not problems else f"problems: {problems}")

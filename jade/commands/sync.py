@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jade.commands import COMMANDS
 from jade.commands.base import make_parser, parse_all
-from jade.errors import ConfigError, JadeError, NetworkError
+from jade.errors import ConfigError, JadeError, NetworkError, UnfinishedError
 
 if TYPE_CHECKING:
     from jade.run_dir import RunDir
@@ -18,7 +18,8 @@ EPILOG = """\
 What a run has logged stands in its directory: metrics, pictures and other media, configuration,
 summary, code and checkpoints. W&B gets what it does not have yet, as one run with the id of the
 directory, also if it was resumed offline several times; nothing is sent twice, and what W&B has
-stays. WANDB_ENTITY and WANDB_PROJECT say where to. W&B's own folders of offline runs are not used.
+stays. A run goes to the entity, project and sweep that it was started with; where none was set,
+WANDB_ENTITY and WANDB_PROJECT say where to. W&B's own folders of offline runs are not used.
 """
 
 
@@ -94,11 +95,10 @@ def _sync(runs: "list[RunDir]", environ: dict[str, str], level: str | None) -> i
     for run in runs:
         try:
             print(_render(sync_run(run, client, environ, level)), flush=True)
-        except NetworkError:
-            # None of the others would fare better.
-            raise
         except JadeError as error:
-            if len(runs) == 1:
+            # If W&B is away, none of the others would fare better.
+            is_away = isinstance(error, NetworkError) and not isinstance(error, UnfinishedError)
+            if is_away or len(runs) == 1:
                 raise
             print(f"{run.run_id}: {error}", file=sys.stderr)
             code = max(code, error.exit_code)

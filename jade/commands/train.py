@@ -1,5 +1,6 @@
 """Train a model."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade train``."""
     # From the beginning: a signal may come while torch is being imported.
-    with SignalWatch() as watch:
+    with SignalWatch.for_run(os.environ) as watch:
         parser = make_run_parser(program, COMMANDS["train"])
         parser.add_argument(
             "--confirm", action="store_true", help="show the configuration, and wait for a yes"

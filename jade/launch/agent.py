@@ -1,5 +1,6 @@
 """Run the trials of a W&B sweep: ask for work, start it, and say what came of it."""
 
+import contextlib
 import functools
 import queue
 import random
@@ -19,7 +20,7 @@ from jade.launch.program import Program, make_program
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order, ParameterFiles, build
 from jade.launch.tally import Tally
-from jade.launch.trial import Trial
+from jade.launch.trial import WANDB_KEY, Trial
 from jade.launch.wandb_sweep import (
     AccessDeniedError,
     ServerAwayError,
@@ -35,6 +36,8 @@ from jade.timespan import render_duration
 INTERVAL_S = 5.0
 # How long to wait before W&B is asked again that did not answer, at first and at most.
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+# How long an agent that takes no more work waits for answers that may hold some.
+ANSWER_TIMEOUT_S = 20.0
 # How often an agent without work asks why that is.
 STATE_INTERVAL_S = 30.0
 OVER = ("FINISHED", "CANCELED", "CANCELLED")
@@ -142,6 +145,9 @@ class Agent:
         self._exit_code = 0
         self._received: int | None = None
         self._give_up_at: float | None = None
+        self._forget_answers_at: float | None = None
+        self._num_returning = 0
+        self._returns: Courier[Order, None] = Courier(self._return, self._note_return)
         self._end_at: float | None = None
         self._away_since: float | None = None
         self._wait_s = FIRST_WAIT_S
@@ -177,12 +183,17 @@ class Agent:
         self._events.put(functools.partial(self._obey, number))
 
     def _is_done(self) -> bool:
-        if any(seat.trials or seat.is_checking for seat in self._seats):
+        if any(seat.trials for seat in self._seats) or self._num_returning:
             return False
-        if not self._takes_work or all(seat.is_closed for seat in self._seats):
+        is_asking = any(seat.is_asking for seat in self._seats)
+        if not self._takes_work:
+            # W&B counts what it answers with as handed out, also if nobody listens any more.
+            return not is_asking or self._forget_answers_at is None
+        if any(seat.is_checking for seat in self._seats):
+            return False
+        if all(seat.is_closed for seat in self._seats):
             return True
         count = self._options.count
-        is_asking = any(seat.is_asking for seat in self._seats)
         return count is not None and self._num_taken >= count and not is_asking
 
     def _wait_for_event(self) -> None:
@@ -194,7 +205,12 @@ class Agent:
             pass
 
     def _next_moment(self) -> float:
-        moments = [time.monotonic() + INTERVAL_S, self._give_up_at, self._end_at]
+        moments = [
+            time.monotonic() + INTERVAL_S,
+            self._give_up_at,
+            self._end_at,
+            self._forget_answers_at,
+        ]
         moments += [seat.next_question for seat in self._seats if self._may_ask(seat)]
         moments += [trial.kill_at for trial in self._trials()]
         return min(moment for moment in moments if moment is not None)
@@ -212,6 +228,8 @@ class Agent:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
             self._kill_all()
+        if self._forget_answers_at is not None and now >= self._forget_answers_at:
+            self._forget_answers_at = None
 
     # Questions to W&B
 
@@ -315,7 +333,7 @@ class Agent:
                     self._ask_to_stop(trial, signal.SIGTERM, self._options.kill_delay_s)
         elif kind == "exit":
             seat.is_closed = True
-            seat.waiting.clear()
+            self._give_back(seat.waiting)
             self._say_once("W&B has no more work.")
             for trial in seat.trials:
                 self._ask_to_stop(trial, signal.SIGTERM, self._options.kill_delay_s)
@@ -323,9 +341,23 @@ class Agent:
             self._say_once(f"W&B sent the command {kind!r}, which is not known here.")
 
     def _start_next(self, seat: _Seat) -> None:
-        if seat.trials or not seat.waiting or not self._takes_work:
+        if not self._takes_work:
+            self._give_back(seat.waiting)
+        if seat.trials or not seat.waiting:
             return
         order = seat.waiting.pop(0)
+        try:
+            self._start(seat, order)
+        except OSError as error:
+            # A full disk, for one: the trial was not begun, and somebody else may have it.
+            for trial in seat.trials:
+                with contextlib.suppress(OSError):
+                    trial.close()
+            seat.trials.clear()
+            self._quit(f"{order.run_id} cannot be started here: {error}.", 1)
+            self._give_back([order])
+
+    def _start(self, seat: _Seat, order: Order) -> None:
         trial = self._make_trial(order, seat.slot)
         seat.trials.append(trial)
         try:
@@ -340,7 +372,8 @@ class Agent:
                 "as an ordinary process."
             )
         elif self._launcher.is_warm:
-            self._launcher.prepare(program)
+            if self._workplace.experiments_root is not None:
+                self._launcher.prepare(program)
         else:
             program = program.as_ordinary()
         self._launcher.start(trial.run_id, program, trial.output.fileno())
@@ -380,6 +413,8 @@ class Agent:
         trial.end(code)
         for line in self.tally.add(trial):
             self._report(line)
+        if trial.never_began:
+            self._give_back([trial.order])
         self._failures.note(trial)
         if trial.is_failure and self._takes_work:
             self._examine(seat)
@@ -416,11 +451,14 @@ class Agent:
     def _obey(self, number: int) -> None:
         if self._received is not None:
             self._report("A second signal: trials are killed.")
+            self._forget_answers_at = None
             self._kill_all()
             return
         self._received = number
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED
-        self._stop(f"{signal.Signals(number).name} received", number, code)
+        # A training does not know what becomes of it when a terminal is closed.
+        passed_on = signal.SIGTERM if number == signal.SIGHUP else number
+        self._stop(f"{signal.Signals(number).name} received", passed_on, code)
 
     def _stop(self, reason: str, number: int, code: int) -> None:
         """Take no more work, and ask what is running to stop where it can go on later."""
@@ -428,7 +466,7 @@ class Agent:
         what = f"; {_count(len(running), 'trial')} asked to stop" if running else ""
         self._quit(f"{reason}{what}.", code)
         for trial in running:
-            trial.was_asked_to_stop = True
+            trial.was_asked_to_stop = trial.was_to_make_room = True
             self._launcher.signal(trial.run_id, number)
         self._give_up_at = time.monotonic() + self._options.grace_s
 
@@ -437,9 +475,34 @@ class Agent:
         if self._takes_work:
             self._takes_work = False
             self._exit_code = code
-            for seat in self._seats:
-                seat.waiting.clear()
+            self._forget_answers_at = time.monotonic() + ANSWER_TIMEOUT_S
             self._report(f"{reason} No more work is taken.")
+            for seat in self._seats:
+                self._give_back(seat.waiting)
+
+    def _give_back(self, orders: list[Order]) -> None:
+        """Let somebody else have what W&B has handed out, and was not begun."""
+        for order in orders:
+            self._num_returning += 1
+            self._returns.send(order)
+        orders.clear()
+
+    def _return(self, order: Order) -> None:
+        """Tell W&B of an order that is given back, in the thread of a courier."""
+        values = {key: value for key, value in order.values.items() if key != WANDB_KEY}
+        try:
+            self._sweep.give_back(order.run_id, values)
+        except ServerAwayError as error:
+            text = f"cannot be given back to W&B, which will not hand it out again: {error}."
+        else:
+            text = "was not begun: W&B hands it out again."
+        self._events.put(functools.partial(self._report, f"{order.run_id}  {text}"))
+
+    def _note_return(self, _: Exception | None) -> None:
+        self._events.put(self._forget_returned)
+
+    def _forget_returned(self) -> None:
+        self._num_returning -= 1
 
     def _ask_to_stop(self, trial: Trial, number: int, patience_s: float) -> None:
         if not trial.was_asked_to_stop:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jade import __version__
 from jade.config import Configuration
-from jade.errors import JadeError, NetworkError, closest
+from jade.errors import ConfigError, JadeError, NetworkError, closest
 from jade.launch.device_probe import probe
 from jade.launch.preflight import (
     ROOT,
@@ -30,7 +30,7 @@ PACKAGES = ("torch", "torchvision", "wandb", "numpy")
 NEEDED = ("torch", "numpy")
 SHORTEST_KEY = 40
 DEFAULT_ROOT = "experiments"
-UNASKED = ("offline", "disabled", "dryrun")
+ONLINE = "online"
 
 
 def examine_all(
@@ -69,13 +69,19 @@ def _describe(git: Mapping[str, Any]) -> str:
 def examine_account(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Look at the login and at the variables of W&B, and ask the server if it can be reached."""
     yield from _examine_variables(environ)
+    try:
+        mode = account.requested_mode("auto", environ) or ONLINE
+    except ConfigError as error:
+        yield Finding("mode", f"{error}", "Correct it.")
+        return
+    yield Finding("server", f"{account.base_url(environ)} (mode: {mode})")
     login = examine_login(environ)
-    mode = environ.get("WANDB_MODE") or "online"
-    yield Finding("server", f"{account.base_url(environ)} (WANDB_MODE: {mode})")
+    if mode != ONLINE:
+        said = "WANDB_MODE" if environ.get("WANDB_MODE") else f"`wandb {mode}`"
+        yield Finding("server", f"was not asked, and needs no login: {said} says {mode}.")
+        return
     yield login
-    if mode in UNASKED:
-        yield Finding("server", f"was not asked: WANDB_MODE is {mode}.")
-    elif not login.is_problem and _key_problem(environ) is None:
+    if not login.is_problem and _key_problem(environ) is None:
         yield from _ask_server(environ)
 
 
@@ -140,8 +146,27 @@ def _ask_server(environ: Mapping[str, str]) -> Iterator[Finding]:
             f"{entity!r} is none of yours: {', '.join(known)}.{hint}",
             "Set WANDB_ENTITY, or ask to be added to the team.",
         )
-    project = account.project(environ)
-    yield Finding("project", f"{project or 'none is set: W&B takes uncategorized'}.")
+        return
+    yield from _examine_project(client, entity or default, account.project(environ))
+
+
+def _examine_project(client: Client, entity: str, project: str | None) -> Iterator[Finding]:
+    if project is None:
+        yield Finding("project", f"none is set: W&B takes {account.NO_PROJECT}.")
+        return
+    try:
+        with client.asking(f"the projects of {entity}"):
+            known = [str(item.name) for item in client.api.projects(entity)]
+    except JadeError as error:
+        yield Finding("project", f"{project}; {error}", "Correct it.")
+        return
+    if project in known:
+        yield Finding("project", f"{project}.")
+        return
+    meant = closest(project, known)
+    hint = f" Is {meant!r} meant?" if meant else ""
+    text = f"{entity} has no project {project!r} yet: the first run or sweep creates it.{hint}"
+    yield Finding("project", text)
 
 
 def examine_machine() -> Iterator[Finding]:

@@ -30,7 +30,7 @@ WARM_MODULES = (
     "torch.utils.serialization.config",
     "torch.profiler._cupti_monitor",
 )
-# What it needs besides if it logs to W&B. Each process that is forked pays for what it does not use.
+# What it needs besides if it logs to W&B; every fork pays for what it does not use.
 WANDB_MODULES = (
     "jade.loggers.wandb_logger",
     "wandb",
@@ -72,6 +72,8 @@ class Launcher:
         self._lock = threading.RLock()
         self._servers: dict[str, _Server] = {}
         self._waiting: dict[str, tuple[Program, int]] = {}
+        # What was sent to programs that wait: if their server goes, so does that.
+        self._signals: dict[str, list[int]] = {}
         self._is_closed = self._has_prepared = False
         self._former: list[_Server] = []
         self._current = self._start_server()
@@ -117,9 +119,9 @@ class Launcher:
     def signal(self, key: str, number: int) -> None:
         """Send a signal to a program, if it is still there."""
         with self._lock:
-            server = self._servers.get(key)
-            if server is not None:
-                server.send({"do": "signal", "key": key, "number": int(number)})
+            if key in self._waiting:
+                self._signals.setdefault(key, []).append(int(number))
+            self._send_signal(key, number)
 
     def close(self) -> None:
         """Let the server go; programs that still run are asked to stop."""
@@ -137,6 +139,13 @@ class Launcher:
         self._servers[key] = self._current
         fields = {f.name: getattr(program, f.name) for f in dataclasses.fields(program)}
         self._current.send({"do": "start", "key": key, **fields}, [output])
+        for number in self._signals.get(key, ()):
+            self._send_signal(key, number)
+
+    def _send_signal(self, key: str, number: int) -> None:
+        server = self._servers.get(key)
+        if server is not None:
+            server.send({"do": "signal", "key": key, "number": int(number)})
 
     def _hear(self, server: "_Server", message: dict[str, Any]) -> None:
         """Take what a server reports, in its thread."""
@@ -148,19 +157,24 @@ class Launcher:
                 server.is_ready = True
             elif what == "started":
                 os.close(self._waiting.pop(key)[1])
+                self._signals.pop(key, None)
             elif what == "ended":
                 self._servers.pop(key, None)
                 ended.append((key, message["code"]))
-            elif what == "prepared" and not message["clean"]:
-                self._replace(
-                    server, "the files of this project start threads or a GPU when imported"
-                )
+            elif what == "prepared":
+                self._take_preparation(server, message)
             elif what == "gone":
                 ended += self._bury(server)
             elif what == "refused":
                 self._send(key)
         for key, code in ended:
             self._on_end(key, code)
+
+    def _take_preparation(self, server: "_Server", message: dict[str, Any]) -> None:
+        if not message["clean"]:
+            self._replace(server, "the files of this project start threads or a GPU when imported")
+        elif message["problem"]:
+            self._on_note(f"Each trial imports your files itself: {message['problem']}")
 
     def _replace(self, server: "_Server", reason: str) -> None:
         """Go on with another server, which imports nothing of the user."""
@@ -198,6 +212,7 @@ class Launcher:
 
     def _forget(self, key: str) -> str:
         self._servers.pop(key, None)
+        self._signals.pop(key, None)
         _, output = self._waiting.pop(key, (None, None))
         if output is not None:
             os.close(output)

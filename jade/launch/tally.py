@@ -1,5 +1,6 @@
 """Count how trials have ended, and say it in one line each."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
@@ -32,7 +33,8 @@ class Tally:
         if result is not None:
             name, value = result
             shown = f"  {name}={value:.6g}"
-            if trial.outcome == FINISHED and name == self._metric:
+            is_candidate = trial.outcome == FINISHED and name == self._metric
+            if is_candidate and not math.isnan(value):
                 rank = self._sign * value
                 if self._best is None or rank < self._best[0]:
                     self._best = (rank, f"{name}={value:.6g}", trial.run_id)

@@ -19,6 +19,7 @@ from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 FINISHED, STOPPED, PREEMPTED = "finished", "stopped", "preempted"
 INTERRUPTED, FAILED, IMPOSSIBLE = "interrupted", "failed", "impossible"
 EXIT_CONFIGURATION = 2
+LEFT = (EXIT_PREEMPTED, EXIT_INTERRUPTED)
 TAIL_BYTES, TAIL_LINES = 8192, 12
 # What W&B adds to the values of a run that was started before.
 WANDB_KEY = "_wandb"
@@ -48,6 +49,9 @@ class Trial:
         self.kill_at: float | None = None
         # Whether somebody has asked it to stop: W&B, or whoever runs the agent.
         self.was_asked_to_stop = False
+        # Whether it was to make room for something else, and W&B still wants it.
+        self.was_to_make_room = False
+        self._former_status = self.status
 
     @property
     def run_id(self) -> str:
@@ -68,6 +72,8 @@ class Trial:
         """Say in one word how it ended."""
         if self.code == 0:
             return STOPPED if self.status.get("status") == STOPPED else FINISHED
+        if self.never_began:
+            return PREEMPTED
         known = {
             EXIT_PREEMPTED: PREEMPTED,
             EXIT_INTERRUPTED: INTERRUPTED,
@@ -91,6 +97,15 @@ class Trial:
         return f"killed by {name}{hint}"
 
     @property
+    def never_began(self) -> bool:
+        """Whether it has made room before its run was there: nobody has told W&B of it."""
+        has_left = self.code is not None and (self.code < 0 or self.code in LEFT)
+        is_of_jade = self._directory is not None
+        return (
+            self.was_to_make_room and is_of_jade and has_left and self.status == self._former_status
+        )
+
+    @property
     def is_failure(self) -> bool:
         return self.outcome in (FAILED, IMPOSSIBLE)
 
@@ -105,10 +120,12 @@ class Trial:
         """Return the metric that the sweep is about, or else the best one that the run knows."""
         status = self.status
         latest, best = status.get("latest") or {}, status.get("best") or {}
-        if metric in latest:
-            return str(metric), latest[metric]
-        if best.get("value") is not None:
-            return str(best["metric"]), best["value"]
+        found: list[tuple[Any, Any]] = [(metric, latest.get(metric))]
+        found.append((best.get("metric"), best.get("value")))
+        for name, value in found:
+            # What is no number for JSON, such as NaN, stands there as text.
+            with contextlib.suppress(TypeError, ValueError):
+                return str(name), float(value)
         return None
 
     def place_console(self, *, finally_: bool = False) -> None:

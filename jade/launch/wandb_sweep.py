@@ -1,13 +1,16 @@
 """Speak with W&B as the agent of a sweep; all that is private in the package wandb is used here."""
 
+import itertools
 import json
 import socket
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jade.errors import ConfigError
 from jade.remote.client import Client, status_of, text_of
 from jade.remote.reference import SweepReference
+from jade.signals import EXIT_PREEMPTED
 
 # An answer may take this long; the server has then been asked once, not several times.
 TIMEOUT_S = 30.0
@@ -17,6 +20,24 @@ mutation Heartbeat($id: ID!, $metrics: JSONString, $runState: JSONString) {
 }
 """
 REFUSED = (401, 403)
+# How many of the newest runs are asked for their commit: those that wait have none.
+NUM_LOOKED_AT = 10
+# For a run that is only opened to be given back: nothing of this machine belongs to it.
+GIVEN_BACK = {
+    "mode": "online",
+    "resume": "allow",
+    "reinit": "create_new",
+    "init_timeout": 20.0,
+    "finish_timeout": 20.0,
+    "finish_timeout_raises": True,
+    "console": "off",
+    "silent": True,
+    "disable_code": True,
+    "disable_git": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_save_requirements": False,
+}
 
 
 class SweepGoneError(Exception):
@@ -68,6 +89,18 @@ class WandbSweep:
             return ""
         return str(found.get("state") or "").upper()
 
+    def newest_commit(self) -> str | None:
+        """Return the commit of the newest run that has one; None if there is none, or no answer."""
+        path = f"{self.entity}/{self.project}"
+        try:
+            runs = self._client.api.runs(
+                path, filters={"sweep": self.sweep_id}, order="-created_at", per_page=NUM_LOOKED_AT
+            )
+            newest = itertools.islice(runs, NUM_LOOKED_AT)
+            return next((str(run.commit) for run in newest if run.commit), None)
+        except Exception:
+            return None
+
     def register(self) -> str:
         """Register an agent, and return its id."""
         from wandb.apis.public.sweeps import _register_agent
@@ -98,6 +131,28 @@ class WandbSweep:
         except Exception as error:
             raise _explain(error) from error
         return commands
+
+    def give_back(self, run_id: str, values: Mapping[str, Any]) -> None:
+        """Have a run handed out again that was never begun.
+
+        W&B hands out again what says of itself that it is preempted, so it has to be opened.
+
+        Raises:
+            ServerAwayError: W&B has not heard it.
+        """
+        import wandb
+
+        place = {"entity": self.entity, "project": self.project, "sweep_id": self.sweep_id}
+        wanted = {**GIVEN_BACK, **place, "run_id": run_id}
+        known = {k: v for k, v in wanted.items() if k in wandb.Settings.model_fields}
+        try:
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+                settings = wandb.Settings(**known)
+                run = wandb.init(dir=folder, config=dict(values), settings=settings)
+                run.mark_preempting()
+                run.finish(EXIT_PREEMPTED)
+        except Exception as error:
+            raise ServerAwayError(text_of(error)) from error
 
     def __str__(self) -> str:
         return f"{self.entity}/{self.project}/{self.sweep_id}"

@@ -15,6 +15,7 @@ from jade.errors import ConfigError
 from jade.launch.preflight import ROOT, Preflight, find_setting
 from jade.launch.wandb_sweep import WandbSweep
 from jade.loggers.shared_service import SERVICE
+from jade.provenance import describe_git
 from jade.settings import FILES
 from jade.signals import AGENT
 from jade.sweep import Sweep, require_sweep, telling_points
@@ -71,7 +72,7 @@ def make_workplace(
     """Find out what the trials of a sweep need."""
     around = trial_environment(sweep, environ, folder)
     sweep_folder = make_sweep_folder(sweep.sweep_id, environ, folder)
-    notes: list[str] = []
+    notes = _compare_code(sweep, folder)
     found = _read_sweep(sweep.config, sweep_folder, notes)
     tokens = tuple(str(token) for token in sweep.config.get("command") or DEFAULT_COMMAND)
     problems = list(Command(sweep.config.get("program"), tokens).problems(folder, around))
@@ -93,6 +94,19 @@ def make_workplace(
         preflight=preflight,
         notes=notes,
     )
+
+
+def _compare_code(sweep: WandbSweep, folder: Path) -> list[str]:
+    """Say so if the runs of a sweep were made with another version of the code."""
+    theirs = sweep.newest_commit()
+    git = describe_git(folder) if theirs is not None else None
+    ours = git.get("commit") if git is not None else None
+    if theirs is None or ours is None or ours == theirs:
+        return []
+    return [
+        f"The code here is of commit {ours[:12]}, that of the newest run of the sweep is of "
+        f"{theirs[:12]}."
+    ]
 
 
 def trial_environment(

@@ -57,6 +57,9 @@ class Logger(abc.ABC):
     def mark_preempting(self) -> None:  # noqa: B027
         """Announce that the run is about to be stopped from outside and continued later."""
 
+    def show_text(self, text: str) -> None:  # noqa: B027
+        """Show a text where the destination shows what the run prints, if it does."""
+
     @property
     def keeps_files(self) -> bool:
         """Whether it does anything with files that are uploaded."""
@@ -127,6 +130,10 @@ class LoggerGroup(Logger):
     def mark_preempting(self) -> None:
         for logger in self._loggers:
             self._attempt(logger, logger.mark_preempting)
+
+    def show_text(self, text: str) -> None:
+        for logger in self._loggers:
+            self._attempt(logger, logger.show_text, text)
 
     @property
     def keeps_files(self) -> bool:

@@ -16,10 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jade.concealment import conceal, find_expanded
 from jade.errors import ConfigError
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
 from jade.provenance import mask_secrets
+from jade.run_dir import RunDir
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 
 if TYPE_CHECKING:
     from jade.media import Media
@@ -29,6 +32,9 @@ PAUSE_S = 0.5
 START_TIMEOUT_S = 180.0
 # Longer than wandb itself takes to give up.
 FINISH_TIMEOUT_S = 360.0
+# Whoever has stopped the run wants its place, and may end it for good before long.
+HURRIED_TIMEOUT_S = 20.0
+HURRIED = (EXIT_PREEMPTED, EXIT_INTERRUPTED)
 ASK_TIMEOUT_S = 10.0
 # What the other process does after its last word takes a moment, and longer on a busy machine.
 LEAVE_TIMEOUT_S = 10.0
@@ -75,6 +81,8 @@ class RelayProcess:
             self._popen = _spawn(theirs_in, theirs_out, environ)
             self.pid = self._popen.pid
         self._is_over = False
+        # Whether it has a run: it then has something to bring to its end.
+        self.is_in_use = False
         os.close(theirs_in)
         os.close(theirs_out)
 
@@ -85,8 +93,10 @@ class RelayProcess:
                 connection.close()
 
     def discard(self) -> None:
-        """End the process, which was not needed."""
+        """End the process if it was not needed; one that has a run ends by itself."""
         self.close()
+        if self.is_in_use:
+            return
         if not self._has_ended():
             os.kill(self.pid, signal.SIGKILL)
         self.wait(10.0)
@@ -181,6 +191,7 @@ class Relay(Logger):
         self._hurry = threading.Event()
         self._is_closing = False
         self._directory: Path | None = None
+        self._variables: Mapping[str, str] = {}
         self._sender: threading.Thread | None = None
         self._receiver: threading.Thread | None = None
         self._answers: dict[str, Any] = {}
@@ -193,7 +204,9 @@ class Relay(Logger):
 
     def start(self, run: RunInfo) -> None:
         self._directory = run.directory
+        self._variables = find_expanded(RunDir(run.directory))
         process = self._process = self._process or RelayProcess(self._environ)
+        process.is_in_use = True
         self._sender = threading.Thread(target=self._send, name="jade-relay", daemon=True)
         self._receiver = threading.Thread(target=self._receive, name="jade-relay-in", daemon=True)
         self._sender.start()
@@ -236,6 +249,9 @@ class Relay(Logger):
         self._post("mark_preempting")
         self._flush()
 
+    def show_text(self, text: str) -> None:
+        self._send_console(text)
+
     @property
     def keeps_files(self) -> bool:
         return self.mode == "online" and not self._is_gone
@@ -267,13 +283,30 @@ class Relay(Logger):
             self._post("finish", exit_code)
             self._is_closing = True
             self._flush()
-            heard = self._wait_for((FINISHED,), FINISH_TIMEOUT_S, "W&B is receiving the rest")
+            is_hurried = exit_code in HURRIED
+            timeout_s = HURRIED_TIMEOUT_S if is_hurried else FINISH_TIMEOUT_S
+            heard = self._wait_for((FINISHED,), timeout_s, "W&B is receiving the rest")
             sender.join(1.0)
+            if is_hurried and heard is None and not self._is_gone:
+                self._process = None
+                self._leave(process)
+                return
             if heard != FINISHED or self._answers[FINISHED]:
                 self._warn_of_loss(str(self._answers.get(FINISHED) or "its process is gone"))
         self._process = None
         process.close()
         process.wait(LEAVE_TIMEOUT_S)
+
+    def _leave(self, process: RelayProcess) -> None:
+        """Let the other process go on alone: it has its own session, and its own patience."""
+        self._is_gone = True
+        process.close()
+        _LOG.warning(
+            "W&B has not got everything yet: a process of its own (%d) goes on trying. What is "
+            "missing in the end is sent when the run goes on, or by `jade sync %s`.",
+            process.pid,
+            self._directory,
+        )
 
     # Between the processes
 
@@ -287,7 +320,8 @@ class Relay(Logger):
         self._hurry.set()
 
     def _send_console(self, text: str) -> None:
-        self._post("console", text)
+        # A program prints what it likes, also what a variable stands for.
+        self._post("console", conceal(text, self._variables))
 
     def _send(self) -> None:
         """Send what has come together, until there is nothing more to come."""
@@ -326,7 +360,8 @@ class Relay(Logger):
         while process is not None:
             try:
                 kind, value = process.incoming.recv()
-            except (OSError, EOFError, ValueError):
+            except (OSError, EOFError, ValueError, TypeError):
+                # Of which the last is how a connection says that it was closed meanwhile.
                 break
             if kind == SAID:
                 level, text = value

@@ -9,6 +9,8 @@ from pathlib import Path
 # with is always sent.
 SHORTEST_PAUSE_S = 30.0
 BYTES_PER_SECOND = 10_000_000.0
+# How long a copy is kept whose original is gone: as long as an upload may reasonably take.
+KEPT_S = 3600.0
 
 
 class Uploads:
@@ -16,16 +18,20 @@ class Uploads:
 
     Args:
         send: Begins to upload a file under a name, and returns.
+        drop: Removes the copy of that name, which nobody needs any more.
         clock: Tells the seconds.
     """
 
     def __init__(
         self,
         send: Callable[[Path, str], None],
+        drop: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._send = send
+        self._drop = drop
         self._clock = clock
+        self._sent: dict[str, tuple[Path, float]] = {}
         self._waiting: dict[str, Path] = {}
         self._next: dict[str, float] = {}
         self._free_at = 0.0
@@ -37,7 +43,11 @@ class Uploads:
             self._waiting[name] = path
 
     def send_due(self) -> None:
-        """Send what may be sent now."""
+        """Send what may be sent now.
+
+        Raises:
+            OSError: A file could not be sent; all others have been.
+        """
         if self._waiting and self._clock() >= self._free_at:
             self._send_waiting(everything=False)
 
@@ -51,13 +61,30 @@ class Uploads:
             due = [n for n in self._waiting if everything or now >= self._next.get(n, 0.0)]
             chosen = {name: self._waiting.pop(name) for name in due}
         num_bytes = 0
+        problem: OSError | None = None
         for name, path in chosen.items():
             try:
-                num_bytes += path.stat().st_size
+                size = path.stat().st_size
             except OSError:
                 # Pruned since, as checkpoints are.
                 continue
             self._next[name] = now + SHORTEST_PAUSE_S
-            self._send(path, name)
+            try:
+                self._send(path, name)
+                self._sent[name] = (path, now)
+                num_bytes += size
+            except OSError as error:
+                # A full disk, for one: smaller files may still find a place.
+                problem = problem or error
+        self._drop_gone(now)
         if num_bytes:
             self._free_at = now + num_bytes / BYTES_PER_SECOND
+        if problem is not None:
+            raise problem
+
+    def _drop_gone(self, now: float) -> None:
+        """Drop the copies of files that were pruned, or they would fill the disk in their place."""
+        for name, (path, since) in list(self._sent.items()):
+            if now >= since + KEPT_S and not path.exists():
+                del self._sent[name]
+                self._drop(name)

@@ -16,8 +16,9 @@ from jade.loggers.base import Logger, RunInfo
 from jade.loggers.saved_log import SavedLog
 from jade.loggers.turn import Turn
 from jade.loggers.uploads import Uploads
+from jade.loggers.wandb_place import WandbPlace
 from jade.run_dir import RunDir
-from jade.saved_runs import is_same
+from jade.saved_runs import is_same, read_json
 from jade.whole_file import copy_whole
 
 if TYPE_CHECKING:
@@ -29,14 +30,17 @@ REFUSED_KEY = ("error 401", "not logged in", "invalid api key", "unauthorized")
 REFUSED_RUN = ("error 403", "error 404", "permission denied", "forbidden", "not found")
 # How long an earlier process may take to bring what it has to W&B.
 TURN_TIMEOUT_S = 60.0
+FINISH_TIMEOUT_S = 300.0
 # Each holds unless its variable (WANDB_INIT_TIMEOUT, ...) is set. The timeouts keep a server that
 # does not answer from holding up the start and the end of a run.
 _SETTINGS = {
     "init_timeout": 60.0,
-    "finish_timeout": 300.0,
     "quiet": True,
     "finish_timeout_raises": True,
     "reinit": "finish_previous",
+    # W&B would upload what differs from the last commit, also in files that hold secrets. A run has
+    # a copy of its code, and in its provenance the differences of all other files.
+    "disable_git": True,
 }
 
 
@@ -49,6 +53,8 @@ class WandbLogger(Logger):
         mode: As for `resolve_mode`.
         environ: The environment of the run.
         pid: The process that trains, if it is not this one.
+        place: Where the run belongs, whatever the environment says.
+        finish_timeout_s: How long the end may take, unless the user has said so.
     """
 
     def __init__(
@@ -57,17 +63,21 @@ class WandbLogger(Logger):
         environ: Mapping[str, str] | None = None,
         *,
         pid: int | None = None,
+        place: WandbPlace | None = None,
+        finish_timeout_s: float = FINISH_TIMEOUT_S,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self.mode = account.resolve_mode(mode, self._environ)
         requested = account.requested_mode(mode, self._environ)
         self._is_fallback = self.mode not in (requested, "online")
         self._pid = os.getpid() if pid is None else pid
+        self._place = place
+        self._finish_timeout_s = finish_timeout_s
         self._run: Any = None
         self._first_step = 0
         # The run that is being finished: it still takes files, but nothing is logged any more.
         self._finishing: Any = None
-        self._uploads = Uploads(self._send)
+        self._uploads = Uploads(self._send, self._drop)
         self._turn: Turn | None = None
         self._is_stop_wanted = False
         self._report_stop: Callable[[], None] = _do_nothing
@@ -93,6 +103,7 @@ class WandbLogger(Logger):
         except _unreachable() as error:
             self._raise_refusal(error)
             self._run = self._init_offline(run, error)
+        self._note_place(run)
         self._run.define_metric(_STEP, hidden=True)
         self._run.define_metric("*", step_metric=_STEP)
         self._first_step = getattr(self._run, "starting_step", 0)
@@ -136,6 +147,10 @@ class WandbLogger(Logger):
     def mark_preempting(self) -> None:
         if self._run is not None:
             self._run.mark_preempting()
+
+    def show_text(self, text: str) -> None:
+        if self._run is not None and hasattr(self._run, "write_logs"):
+            self._run.write_logs(text)
 
     @property
     def keeps_files(self) -> bool:
@@ -184,9 +199,24 @@ class WandbLogger(Logger):
     def _finish(self, run: Any, exit_code: int) -> None:
         if self.mode == "online":
             self._finishing = run
+        try:
             self._uploads.send_all()
-        run.finish(exit_code=exit_code)
+        finally:
+            run.finish(exit_code=exit_code)
         shutil.rmtree(_copies_in(Path(run.dir)), ignore_errors=True)
+
+    def _note_place(self, run: RunInfo) -> None:
+        """Write down where the run belongs: whoever brings it there later may not know.
+
+        A run that goes on offline stays where it belonged.
+        """
+        if self._place is not None:
+            return
+        place = WandbPlace.load(run.directory).completed(WandbPlace.of(self._environ))
+        if self.mode == "online":
+            opened = self._run
+            place = WandbPlace(opened.entity, opened.project, opened.sweep_id or None)
+        place.save(run.directory)
 
     def _refuse_another(self, run: RunInfo) -> None:
         """Refuse an id that somebody has chosen if W&B has another run of it.
@@ -222,11 +252,11 @@ class WandbLogger(Logger):
         import wandb
         from wandb.errors import UsageError
 
-        settings = _choose_settings(self.mode, self._environ)
+        settings = self._choose_settings(run)
         # Not the method itself: wandb copies its settings, and would copy this logger with it.
         own = {"stop_fn": lambda: self._note_stop(), "x_stats_pid": self._pid}
         settings.update({k: v for k, v in own.items() if k in wandb.Settings.model_fields})
-        arguments = {"mode": self.mode, **_init_arguments(run, self._environ)}
+        arguments = {"mode": self.mode, **self._init_arguments(run)}
         if self.mode == "online" and not self._environ.get("WANDB_RESUME"):
             # Offline, W&B ignores it with a warning.
             arguments["resume"] = "allow"
@@ -234,6 +264,47 @@ class WandbLogger(Logger):
             return wandb.init(settings=wandb.Settings(**settings), **arguments)
         except UsageError as error:
             raise ConfigError(f"W&B refuses the run: {_one_line(error)}") from error
+
+    def _choose_settings(self, run: RunInfo) -> dict[str, Any]:
+        """Return our settings, as far as this wandb knows them and the user has not set them."""
+        import wandb
+
+        git = read_json(RunDir(run.directory).provenance).get("git") or {}
+        wanted = {
+            **_SETTINGS,
+            "finish_timeout": self._finish_timeout_s,
+            "git_commit": git.get("commit"),
+            # Offline, W&B has nothing to say that is not said here in one line.
+            "silent": self.mode == "offline",
+        }
+        if self._place is not None:
+            wanted["sweep_id"] = self._place.sweep_id
+        return {
+            name: value
+            for name, value in wanted.items()
+            if name in wandb.Settings.model_fields and f"WANDB_{name.upper()}" not in self._environ
+        }
+
+    def _init_arguments(self, run: RunInfo) -> dict[str, Any]:
+        """Return what ``wandb.init`` is told of the run; None leaves it to W&B's own variables."""
+        arguments = {
+            "dir": str(run.directory),
+            "config": _plain(run.config),
+            "name": run.name,
+            "group": run.group,
+            "tags": run.tags or None,
+            "notes": run.notes,
+            "job_type": run.job_type,
+        }
+        environ = self._environ
+        # In a sweep, W&B has decided on these, and warns of any that it is given.
+        if self._place is not None or not environ.get("WANDB_SWEEP_ID"):
+            place = self._place or WandbPlace()
+            variable = environ.get("WANDB_ENTITY") or environ.get("WANDB_USER") or None
+            arguments["id"] = run.run_id
+            arguments["project"] = place.project or environ.get("WANDB_PROJECT") or None
+            arguments["entity"] = place.entity or variable
+        return arguments
 
     def _raise_refusal(self, error: Exception) -> None:
         """Raise what the user can mend: an answer that will not be another one the next time."""
@@ -280,6 +351,10 @@ class WandbLogger(Logger):
         copy_whole(path, target, by_link=path.suffix == ".pt")
         run.save(str(target), base_path=run.dir, policy="now")
 
+    def _drop(self, name: str) -> None:
+        run = self._run or self._finishing
+        (Path(run.dir) / name).unlink(missing_ok=True)
+
     def _record(self, values: Mapping[str, Any], step: int) -> None:
         # A resumed run repeats the steps after its checkpoint. The server has them already and
         # takes none again, but would say so at each one.
@@ -322,38 +397,6 @@ def _says(error: Exception, words: Iterable[str]) -> bool:
 def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _choose_settings(mode: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return our settings, as far as this wandb knows them and the user has not set them."""
-    import wandb
-
-    # Offline, W&B has nothing to say that is not said here in one line.
-    wanted = {**_SETTINGS, "silent": mode == "offline"}
-    return {
-        name: value
-        for name, value in wanted.items()
-        if name in wandb.Settings.model_fields and f"WANDB_{name.upper()}" not in environ
-    }
-
-
-def _init_arguments(run: RunInfo, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what ``wandb.init`` is told of the run; None leaves it to W&B's own variables."""
-    arguments = {
-        "dir": str(run.directory),
-        "config": _plain(run.config),
-        "name": run.name,
-        "group": run.group,
-        "tags": run.tags or None,
-        "notes": run.notes,
-        "job_type": run.job_type,
-    }
-    # In a sweep, W&B has decided on these, and warns of any that it is given.
-    if not environ.get("WANDB_SWEEP_ID"):
-        arguments["id"] = run.run_id
-        arguments["project"] = environ.get("WANDB_PROJECT") or None
-        arguments["entity"] = environ.get("WANDB_ENTITY") or environ.get("WANDB_USER") or None
-    return arguments
 
 
 def _to_wandb(media: "Media", path: Path) -> Any:

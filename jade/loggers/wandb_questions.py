@@ -5,6 +5,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from jade.loggers.wandb_patience import soon_at_an_end
+
 TIMEOUT_S = 5
 STOP_QUERY = """
 query RunStopped($entity: String, $project: String, $run: String!) {
@@ -44,7 +46,8 @@ def _ask(query: str, entity: str | None, project: str | None, run_id: str) -> Ma
 
     variables = {"entity": entity, "project": project, "run": run_id}
     try:
-        api = wandb.Api(timeout=TIMEOUT_S)
+        with soon_at_an_end(TIMEOUT_S):
+            api = wandb.Api(timeout=TIMEOUT_S)
         answer = api._service_api.execute_graphql(query, variables=variables, timeout=TIMEOUT_S)
         return answer["project"]["run"] or {}
     except Exception as error:

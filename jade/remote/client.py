@@ -11,16 +11,16 @@ from typing import Any
 from jade.envvars import exported
 from jade.errors import ConfigError, JadeError, NetworkError
 from jade.loggers import wandb_account as account
+from jade.loggers.wandb_patience import soon_at_an_end
 from jade.remote.reference import ProjectReference, RunReference, SweepReference
 
 TIMEOUT_S = 20
-# How often wandb tries again, and how many times as long as one answer may take it is waited for.
-RETRIES = 3
 GIVEN_UP = re.compile(r"giving up after (\d+) attempt\(s\)")
 RETRYING = "while retrying: "
 ADDRESS = re.compile(r'^(?:Get|Post|Put) "[^"]*": ')
 # Not the number of a port.
 UNAUTHORIZED = re.compile(r"(?<![\d:.])401(?!\d)")
+# How many times as long as one answer may take it is waited for.
 PATIENCE = 2
 REFUSED = (401, 403)
 SILENCE = ("did not respond in time", "deadline exceeded", "timed out")
@@ -52,7 +52,7 @@ class Client:
         self.timeout_s = int(given) if given.isdecimal() else TIMEOUT_S
         self.patience_s = PATIENCE * self.timeout_s
         require_login(self._environ)
-        with self.asking("the account"), _soon_at_an_end(self.timeout_s):
+        with self.asking("the account"), soon_at_an_end(self.timeout_s):
             import wandb
 
             self.api = wandb.Api(
@@ -124,32 +124,6 @@ class Client:
                 f"W&B at {self.url} does not answer within {self.patience_s} s, asked for {what}."
             )
         return NetworkError(f"W&B at {self.url} cannot be asked for {what}: {text}.")
-
-
-@contextlib.contextmanager
-def _soon_at_an_end(timeout_s: float) -> Iterator[None]:
-    """Let what is opened meanwhile try again only a few times.
-
-    By itself, wandb tries for a quarter of an hour, also when nobody waits for it any more; and a
-    process that ends waits for it.
-    """
-    import wandb
-
-    settings = wandb.setup().settings
-    wanted: dict[str, float] = {}
-    for kind in ("x_graphql", "x_file_transfer"):
-        wanted[f"{kind}_retry_max"] = RETRIES
-        wanted[f"{kind}_retry_wait_min_seconds"] = timeout_s / 40
-        wanted[f"{kind}_retry_wait_max_seconds"] = timeout_s / 5
-    # What the user has set stays; and so does what this wandb does not know.
-    ours = {k: v for k, v in wanted.items() if getattr(settings, k, 0) is None}
-    for name, value in ours.items():
-        setattr(settings, name, value)
-    try:
-        yield
-    finally:
-        for name in ours:
-            setattr(settings, name, None)
 
 
 def _end_service() -> None:

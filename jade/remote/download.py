@@ -146,7 +146,11 @@ class Downloads:
         """Yield a folder beside the target, from which a file can be renamed."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
-            prefix=f".{target.name}.", suffix=ASIDE, dir=target.parent
+            prefix=f".{target.name}.",
+            suffix=ASIDE,
+            dir=target.parent,
+            # A download that nobody waits for any more may still write there.
+            ignore_cleanup_errors=True,
         ) as folder:
             yield Path(folder)
 

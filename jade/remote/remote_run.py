@@ -58,7 +58,7 @@ class RemoteRun:
             return
         raise ConfigError(
             f"The run {self.reference} has no {PREFIX}config.yml on W&B: it was not made by JADE, "
-            "or with --upload none, or did not get as far."
+            "or did not get as far."
         )
 
     def has(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from jade.cli import main
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 90
@@ -45,6 +48,8 @@ SCRIPT = """
     print("values", what, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 
     def stop(number, _):
+        if os.path.exists("deaf"):
+            return
         open(f"stopped-{run}-{number}", "w").close()
         sys.exit(75)
 
@@ -144,8 +149,22 @@ def states(server):
     return sorted(run.state for run in server.runs.values())
 
 
+# At one of the points there is no result, as after a training that has diverged.
+DIVERGED = """
+    import math
+    from jade.eval import DatasetEvaluation
+
+
+    class SquaredError(DatasetEvaluation):
+        def evaluate_batch(self, data):
+            error = (self.trainer.net(data["x"]) - data["y"]).square().squeeze(1)
+            return error * math.nan if self.trainer.opt.param_groups[0]["lr"] == 0.1 else error
+"""
+
+
 def test_a_grid_of_trainings_runs_on_two_slots_and_arrives_on_wandb(project, wandb_online, start):
-    parameters = {"model.params.lr": {"values": [0.01, 0.1]}, "epochs": {"values": [1, 2]}}
+    project.write("modules/eval/errors.py", DIVERGED)
+    parameters = {"model.params.lr": {"values": [0.1, 0.01]}, "epochs": {"values": [1, 2]}}
     sweep = training_sweep(project, wandb_online, parameters, "${args}")
 
     code, output = start(project.root, f"team/project/{sweep}", "--per_device", "2").wait()
@@ -159,18 +178,23 @@ def test_a_grid_of_trainings_runs_on_two_slots_and_arrives_on_wandb(project, wan
     assert points == {(0.01, 1), (0.01, 2), (0.1, 1), (0.1, 2)}
     assert "4 trials in" in output
     assert "4 finished; best Error=" in output
-    for run_id in wandb_online.runs:
+    assert "best Error=nan" not in output
+    for run_id, run in wandb_online.runs.items():
         (line,) = [line for line in output.splitlines() if line.startswith(run_id)]
-        assert "model.params.lr=0." in line
+        assert f"model.params.lr={run.config['model']['params']['lr']}" in line
+        assert ("Error=nan" in line) == (run.config["model"]["params"]["lr"] == 0.1)
         assert "Error=" in line
         assert (
             "run directory" in (project.root / "experiments" / run_id / "console.log").read_text()
         )
 
 
-def test_values_reach_a_program_and_count_limits_them(script, start):
+def test_values_reach_a_program_and_count_limits_them(script, start, wandb_online, monkeypatch):
     folder, make = script
     sweep = make("{x: {values: [1, 2, 3]}, y: {value: text}}")
+    # Who is logged in stands in a file, as for trainings.
+    (folder / ".env").write_text(f"WANDB_API_KEY={wandb_online.api_key}\n")
+    monkeypatch.delenv("WANDB_API_KEY")
 
     code, output = start(folder, sweep, "--cold", "--count", "2", "--devices", "cpu").wait()
 
@@ -227,7 +251,9 @@ def paused(project, wandb_online, start):
     return agent, sweep
 
 
-def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wandb_online, start):
+def test_a_preempted_training_is_continued_by_the_next_agent(
+    paused, project, wandb_online, start, arguments, tmp_path
+):
     """A job that ends signals all of its processes: the trials, too, which then hear it twice."""
     first, sweep = paused
     (directory,) = (project.root / "experiments").iterdir()
@@ -242,13 +268,165 @@ def test_a_preempted_training_is_continued_by_the_next_agent(paused, project, wa
     assert first.wait()[0] == 75, first.output
     assert "1 preempted" in first.output
 
-    code, output = start(project.root, sweep).wait()
+    (run,) = wandb_online.runs.values()
+    run.commit = "0123456789abcdef"
+    # On another machine, which has the project, but none of its runs.
+    there = tmp_path / "elsewhere"
+    shutil.copytree(project.root, there, ignore=shutil.ignore_patterns("experiments", "wandb"))
+    subprocess.run(["git", "init", "--quiet"], cwd=there, check=True)
+    author = ["-c", "user.name=u", "-c", "user.email=u@example.org"]
+    commit = ["git", *author, "commit", "--quiet", "--allow-empty", "--message=new"]
+    subprocess.run(commit, cwd=there, check=True)
+    code, output = start(there, sweep).wait()
 
     assert code == 0, output
-    (run,) = wandb_online.runs.values()
+    assert "that of the newest run of the sweep is of 0123456789ab" in output
     assert (run.state, run.num_starts) == ("finished", 2)
     assert "(continued)" in output
     assert "1 trial in" in output
+    # Bit by bit what it would have been without all that.
+    assert main([*arguments, "--epochs=3", "--experiments_root=alone"]) == 0
+    (alone,) = (project.root / "alone").iterdir()
+    assert run.files["jade/metrics.csv"] == (alone / "metrics.csv").read_bytes()
+
+
+LOST_AND_STOPPED = """
+    import os, time
+    from modules.models.line import LineTrainer
+
+
+    class AskingTrainer(LineTrainer):
+        def initialize(self, lr: float = 0.1):
+            super().initialize(lr)
+            self.lr = lr
+
+        def train_step(self, data):
+            with open(f"training-{self.lr}", "w") as file:
+                file.write(str(os.getpid()))
+            while not os.path.exists(f"go-{self.lr}"):
+                time.sleep(0.01)
+            super().train_step(data)
+"""
+
+
+def test_a_training_ends_as_stopped_by_the_wish_of_the_server_and_failed_when_killed(
+    project, wandb_online, start
+):
+    project.write("modules/models/asking.py", LOST_AND_STOPPED)
+    project.write("model.yml", "class: AskingTrainer\n")
+    parameters = {"model.params.lr": {"values": [0.1, 0.2]}, "epochs": {"value": 3}}
+    sweep = training_sweep(project, wandb_online, parameters, "${args_json_file}")
+    agent = start(project.root, sweep)
+
+    agent.wait_for_files("training-0.1")
+    first = wandb_online.runs[wandb_online.sweeps[sweep].runs[0]]
+    wandb_online.stop_run(first.id)
+    wandb_online.wait_until(lambda: not any(a.commands for a in wandb_online.agents.values()))
+    time.sleep(0.3)
+    (project.root / "go-0.1").touch()
+    agent.wait_for(lambda: (project.root / "training-0.2").exists())
+    wandb_online.wait_until(lambda: (project.root / "training-0.2").read_text())
+    os.kill(int((project.root / "training-0.2").read_text()), signal.SIGKILL)
+
+    code, output = agent.wait()
+    assert code == 0, output
+    assert "1 stopped, 1 failed" in output
+    assert "failed (killed by SIGKILL: out of memory?)" in output
+    second = wandb_online.runs[wandb_online.sweeps[sweep].runs[1]]
+    assert (first.exit_code, first.summary["run/status"]) == (0, "stopped")
+    wandb_online.wait_until(lambda: second.state == "failed")
+
+
+PAUSED_START = """
+    import os, sys, time
+
+    open("starting", "w").close()
+    while not os.path.exists("started"):
+        time.sleep(0.01)
+    from jade.cli import train_main
+
+    sys.exit(train_main())
+"""
+PAUSED_BUILD = """
+    import os, sys, time
+    from modules.models.line import LineTrainer
+
+
+    class BuildingTrainer(LineTrainer):
+        def initialize(self, lr: float = 0.1):
+            open("building", "w").close()
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            super().initialize(lr)
+
+        def train_step(self, data):
+            if getattr(sys.modules.get("wandb"), "run", None) is not None:
+                open("wandb-is-here", "w").close()
+            super().train_step(data)
+"""
+
+
+def test_a_training_that_is_stopped_before_it_began_is_handed_out_again(
+    project, wandb_online, start
+):
+    """W&B hands out again what it is told of: by the run, or else by the agent."""
+    project.write("modules/models/building.py", PAUSED_BUILD)
+    project.write("model.yml", "class: BuildingTrainer\n")
+    sweep = training_sweep(
+        project, wandb_online, {"model.params.lr": {"values": [0.03]}}, "${args}", "--epochs=1"
+    )
+    project.write("train.py", PAUSED_START)
+
+    first = start(project.root, sweep, "--cold")
+    first.wait_for_files("starting")
+    first.popen.send_signal(signal.SIGTERM)
+    assert first.wait()[0] == 75, first.output
+    assert "was not begun: W&B hands it out again" in first.output
+    assert "1 preempted" in first.output
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.config) == ("preempted", {"model.params.lr": 0.03})
+
+    (project.root / "started").touch()
+    second = start(project.root, sweep)
+    second.wait_for_files("building")
+    second.popen.send_signal(signal.SIGUSR1)
+    second.wait_for(lambda: "asked to stop" in second.output)
+    time.sleep(0.3)
+    (project.root / "go").touch()
+    assert second.wait()[0] == 75, second.output
+    assert "1 preempted" in second.output
+    assert "not begun" not in second.output
+    assert (run.state, run.num_starts, run.sweep) == ("preempted", 2, sweep)
+
+    code, output = start(project.root, sweep, "--cold").wait()
+    assert code == 0, output
+    # That JADE has asked W&B itself is no reason to have it in the process of training.
+    assert not (project.root / "wandb-is-here").exists()
+    assert list(wandb_online.runs.values()) == [run]
+    assert (run.state, run.num_starts) == ("finished", 3)
+    assert run.config["model"]["params"]["lr"] == 0.03
+
+
+def test_work_that_arrives_while_the_agent_stops_is_given_back(script, start, wandb_online):
+    folder, make = script
+    sweep = make("{x: {values: [1]}}")
+    wandb_online.set_sweep_state(sweep, "PAUSED")
+    agent = start(folder, sweep, "--cold")
+    agent.wait_for(lambda: "paused" in agent.output)
+    wandb_online.faults.hold("graphql Heartbeat")
+    wandb_online.set_sweep_state(sweep, "RUNNING")
+    wandb_online.wait_until(lambda: wandb_online.runs)
+
+    agent.popen.send_signal(signal.SIGTERM)
+    agent.wait_for(lambda: "No more work is taken" in agent.output)
+    wandb_online.faults.clear()
+
+    assert agent.wait()[0] == 75, agent.output
+    assert "was not begun: W&B hands it out again" in agent.output
+    assert list(folder.glob("started-*")) == []
+    code, output = start(folder, sweep, "--cold").wait()
+    assert code == 0, output
+    assert len(list(folder.glob("started-1-*"))) == len(wandb_online.runs) == 1
 
 
 def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):
@@ -365,18 +543,28 @@ def test_a_deleted_sweep_lets_its_trials_finish(script, start, wandb_online):
 
 
 def test_a_stop_by_the_wish_of_the_server_ends_one_trial(script, start, wandb_online):
+    """Fact 6: one that does not listen is killed after WANDB_AGENT_KILL_DELAY seconds."""
     folder, make = script
-    agent = start(folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold")
+    agent = start(
+        folder,
+        make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}"),
+        "--cold",
+        environ={"WANDB_AGENT_KILL_DELAY": "1"},
+    )
     agent.wait_for_files("started-*")
 
     wandb_online.stop_run(next(iter(wandb_online.runs)))
     agent.wait_for_files("stopped-*-15")
-    agent.wait_for_files("started-*", 2)
+    agent.wait_for_files("started-2-*")
+    (folder / "deaf").touch()
+    wandb_online.stop_run(list(wandb_online.runs)[1])
+    agent.wait_for_files("started-3-*")
     (folder / "go").touch()
 
     code, output = agent.wait()
     assert code == 0, output
-    assert "1 finished, 1 preempted" in output
+    assert "stopped (killed by SIGKILL)" in output
+    assert "1 finished, 1 stopped, 1 preempted" in output
 
 
 def test_a_server_that_goes_away_between_trials_is_waited_for(script, start, wandb_online):
@@ -409,6 +597,26 @@ def test_an_agent_gives_up_a_server_that_stays_away(script, start, wandb_online)
 
     assert code == 1, output
     assert "W&B has not answered for" in output
+
+
+def test_a_trial_that_cannot_be_started_here_is_left_to_others(script, start, wandb_online):
+    """As on a disk that is full: what its process needs cannot be written."""
+    folder, make = script
+    sweep = make("{x: {values: [1, 2]}, seconds: {value: 60}}")
+    agent = start(folder, sweep, "--cold")
+    agent.wait_for_files("started-*")
+    place = folder / "wandb" / f"sweep-{sweep}"
+    place.rename(folder / "away")
+    place.touch()
+    (folder / "go").touch()
+
+    code, output = agent.wait()
+
+    assert code == 1, output
+    assert "cannot be started here: [Errno 20] Not a directory" in output
+    assert "was not begun: W&B hands it out again" in output
+    assert "Traceback" not in output
+    assert [run.state for run in wandb_online.runs.values()][1] == "preempted"
 
 
 def test_two_agents_run_each_point_once(script, start, wandb_online):
@@ -455,6 +663,7 @@ def test_a_paused_sweep_is_waited_for_and_a_finished_one_ends_the_agent(
     ("name", "environ", "message", "expected"),
     [
         ("team/project/nosuchsweep", {}, "There is no sweep team/project/nosuchsweep", 2),
+        ("team/nosuchproject/s", {}, "There is no sweep team/nosuchproject/s on W&B", 2),
         (None, {"WANDB_API_KEY": "f" * 40}, "does not accept the API key", 2),
         (None, {"WANDB_BASE_URL": "http://127.0.0.1:9"}, "http://127.0.0.1:9 cannot be asked", 1),
     ],

@@ -26,12 +26,16 @@ def examine(folder, *arguments, environ=None):
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
-def test_all_is_well(project, wandb_online, tmp_path):
+def test_all_is_well(project, wandb_online, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     project.write("data.yml", "train:\n  class: Points\n  params: {root: '$DATA_ROOT/data'}\n")
     files = ["--model_conf=model.yml", "--data_conf=data.yml"]
+    wandb_online.create_project("project")
+    # What a training would find there counts here, too.
+    project.write(".env", f"DATA_ROOT={tmp_path}\nWANDB_API_KEY={wandb_online.api_key}\n")
+    monkeypatch.delenv("WANDB_API_KEY")
 
-    code, text = examine(project.root, *files, environ={"DATA_ROOT": str(tmp_path)})
+    code, text = examine(project.root, *files)
 
     assert code == 0, text
     assert "the key is accepted: " in text
@@ -61,6 +65,27 @@ def test_what_is_wrong_with_an_account_is_said(tmp_path, wandb_online, environ, 
     assert message in text
     assert "hunter2" not in text
     assert "Traceback" not in text
+
+
+def test_a_project_that_does_not_exist_is_no_problem_but_said(tmp_path, wandb_online):
+    wandb_online.create_project("projects")
+    code, text = examine(tmp_path)
+    assert code == 0, text
+    assert "team has no project 'project' yet" in text
+    assert "Is 'projects' meant?" in text
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_offline_nobody_has_to_be_logged_in(tmp_path, stored):
+    """As on a machine without a network, whether a variable says so or `wandb offline`."""
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text(
+        f"[default]\nmode = {'offline' if stored else ''}\n"
+    )
+    code, text = examine(tmp_path, environ={"WANDB_MODE": "" if stored else "offline"})
+    assert code == 0, text
+    assert "was not asked, and needs no login" in text
+    assert ("`wandb offline` says" if stored else "WANDB_MODE says") in text
 
 
 def test_all_problems_are_said_at_once(project, tmp_path):

@@ -108,14 +108,47 @@ def test_wandb_shows_what_the_run_directory_holds(project, wandb_online, start):
     assert not list(directory.staging.glob("*.zip")) + list(directory.staging.glob("*.jade"))
 
 
+PRINTING_TRAINER = """
+    from modules.models.line import LineTrainer
+
+
+    class PrintingTrainer(LineTrainer):
+        def initialize(self, token: str):
+            super().initialize()
+            self.token = token
+
+        def train_step(self, data):
+            super().train_step(data)
+            print("this is no secret:", self.token)
+"""
+
+
+def run_git(project, *arguments):
+    command = ["git", "-c", "user.name=u", "-c", "user.email=u@example.org", *arguments]
+    done = subprocess.run(command, cwd=project.root, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
+
+
 def test_variables_reach_wandb_as_they_were_written(project, wandb_online, start):
     project.write(
         "data.yml", "train:\n  class: Points\n  params:\n    n: $NUM\ntest: {class: Points}\n"
     )
+    project.write("modules/models/printing.py", PRINTING_TRAINER)
+    project.write("model.yml", "class: PrintingTrainer\nparams: {token: $TOKEN}\n")
+    project.write(".env", "TOKEN=of-former-days\n")
+    run_git(project, "init", "--quiet")
+    run_git(project, "add", ".")
+    run_git(project, "commit", "--quiet", "--message=all, and what should not be here")
+    project.write(".env", "TOKEN=hunter22222\n")
     process = start(NUM="8")
-    assert finish(process)
-    assert process.returncode == 0
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "this is no secret: hunter22222" in output
     run = only_run(wandb_online)
+    assert "this is no secret: $TOKEN" in "\n".join(run.output)
+    assert "hunter22222" not in "\n".join(run.output)
+    assert not [name for name, data in run.files.items() if b"hunter22222" in data]
+    assert run.commit == run_git(project, "rev-parse", "HEAD")
     assert run.config["data"]["train"]["params"]["n"] == "$NUM"
     directory = directory_of(project, run)
     assert load_config(directory)["data"]["train"]["params"]["n"] == "$NUM"
@@ -151,6 +184,9 @@ def test_error_that_quotes_a_variable_does_not_carry_it_to_wandb(project, wandb_
         "the database refuses $DB_PASSWORD" in json.loads(run.files["jade/status.json"])["reason"]
     )
     assert not [name for name, data in run.files.items() if b"hunter22222" in data]
+    # Whoever looks at the run there sees what it died of.
+    assert "ValueError: the database refuses $DB_PASSWORD" in run.output[-1]
+    assert "hunter22222" not in "\n".join(run.output)
 
 
 def test_failed_run_is_failed_on_wandb_too(project, wandb_online, start):
@@ -364,6 +400,26 @@ def test_server_that_fails_now_and_then_loses_nothing(project, wandb_online, sta
     rows = directory.metrics.read_text().splitlines()[1:]
     assert len(run.history) == len(rows)
     assert run.files["jade/checkpoints/last.pt"] == directory.last_checkpoint.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("none", set()),
+        ("last", {"last.pt"}),
+        ("all", {"last.pt", "best.pt", "checkpoint_3.pt", "checkpoint_6.pt"}),
+    ],
+)
+def test_checkpoints_that_are_asked_for_reach_wandb(
+    project, wandb_online, arguments, level, expected
+):
+    given = ["--best_metric=Error", "--checkpoint_every=1 epoch", f"--upload={level}"]
+    assert main([*arguments, "--wandb=online", *given]) == 0
+    run = only_run(wandb_online)
+    start = "jade/checkpoints/"
+    assert {n.removeprefix(start) for n in run.files if n.startswith(start)} == expected
+    assert "jade/config.yml" in run.files
+    assert "jade/metrics.csv" in run.files
 
 
 def test_upload_that_is_cut_arrives_whole(project, wandb_online, start):

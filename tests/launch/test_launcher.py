@@ -294,12 +294,14 @@ def test_files_of_a_user_are_imported_once_before_the_first_program(project, ben
     assert warm.notes == []
 
 
+STARTS_A_THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+"""
+
+
 def test_files_that_start_threads_are_left_to_the_programs(project, bench, arguments):
-    append(
-        project.root / "modules/models/line.py",
-        "\nimport threading, time\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n",
-    )
+    append(project.root / "modules/models/line.py", STARTS_A_THREAD)
     bench.launcher.close()
     warm = Bench(project.root, ("jade.commands.train",))
     program = make_program(
@@ -313,3 +315,33 @@ def test_files_that_start_threads_are_left_to_the_programs(project, bench, argum
 
     assert (code, "finished" in output) == (0, True), output
     assert ["start threads" in note for note in warm.notes] == [True]
+
+
+def test_a_signal_is_not_lost_with_the_server_that_it_was_sent_to(project, bench, arguments):
+    append(project.root / "modules/models/line.py", STARTS_A_THREAD)
+    bench.launcher.close()
+    warm = Bench(project.root, ("jade.commands.train",))
+    training = [sys.executable, "-m", "jade", *arguments]
+    try:
+        warm.launcher.prepare(make_program(training, dict(os.environ), str(project.root)))
+        warm.start(warm.program("import time; time.sleep(10)"))
+        warm.launcher.signal("key", signal.SIGTERM)
+        assert warm.ends.get(timeout=TIMEOUT_S) == ("key", -signal.SIGTERM)
+    finally:
+        warm.launcher.close()
+
+
+def test_files_that_cannot_be_imported_ahead_are_named(bench):
+    training = [sys.executable, "-m", "jade", "train", "--model_conf=nowhere.yml"]
+    bench.launcher.prepare(make_program(training, dict(os.environ), str(bench.folder)))
+    assert bench.notes == []
+    bench.launcher.close()
+    warm = Bench(bench.folder, ("jade.commands.train",))
+    try:
+        warm.launcher.prepare(make_program(training, dict(os.environ), str(bench.folder)))
+        assert warm.run(warm.program("print('all the same')"))[0] == 0
+    finally:
+        warm.launcher.close()
+    (note,) = warm.notes
+    assert note.startswith("Each trial imports your files itself: ConfigError: ")
+    assert "nowhere.yml" in note

@@ -17,8 +17,9 @@ from contract import LoggerContract, run_in
 from test_wandb_logger import read_history
 
 from jade.errors import ConfigError
-from jade.loggers import LoggerGroup
+from jade.loggers import LoggerGroup, wandb_questions
 from jade.loggers.relay import Relay, RelayProcess
+from jade.loggers.wandb_patience import RETRIES
 from jade.media import Media, write
 
 ROOT = Path(__file__).parents[2]
@@ -98,11 +99,35 @@ def test_program_and_process_that_are_shown_are_those_of_training(
     wandb_online, tmp_path, relay, monkeypatch
 ):
     monkeypatch.setattr(sys, "argv", ["train.py", "--epochs=3", "--api_key=private"])
+    logger = relay(WANDB_X_STATS_SAMPLING_INTERVAL="0.1")
+    logger.start(run_in(tmp_path))
+    logger.log({"loss": 1.0}, 1)
+    run = wandb_online.runs["run1"]
+    # While it is going on, and not only in the end.
+    wandb_online.wait_until(lambda: run.events)
+    assert run.state == "running"
+    logger.finish(0)
+    metadata = json.loads(run.files["wandb-metadata.json"])
+    assert metadata["args"] == ["--epochs=3", "--api_key=***"]
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    own_mb = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    assert run.events[-1]["system.proc.memory.rssMB"] == pytest.approx(own_mb, rel=0.2)
+
+
+def test_slow_server_neither_keeps_training_waiting_nor_loses_a_row(wandb_online, tmp_path, relay):
+    wandb_online.faults.delay_s = 0.1
     logger = relay()
     logger.start(run_in(tmp_path))
+    wandb_online.faults.hold("file_stream")
+    for step in range(500):
+        logger.log({"loss": 1 / (step + 1)}, step)
+    assert wandb_online.runs["run1"].state == "running"
+    wandb_online.faults.clear()
+    wandb_online.faults.delay_s = 0.1
     logger.finish(0)
-    metadata = json.loads(wandb_online.runs["run1"].files["wandb-metadata.json"])
-    assert metadata["args"] == ["--epochs=3", "--api_key=***"]
+    run = wandb_online.runs["run1"]
+    assert [row["iteration"] for row in run.history] == list(range(500))
+    assert run.state == "finished"
 
 
 def test_offline_start_waits_for_nothing(tmp_path, relay, monkeypatch):
@@ -314,6 +339,28 @@ def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, t
     assert run.state == "finished"
 
 
+def test_stopped_run_leaves_to_its_process_what_the_server_does_not_take(
+    wandb_online, tmp_path, relay, monkeypatch, caplog
+):
+    monkeypatch.setattr("jade.loggers.relay.HURRIED_TIMEOUT_S", 0.5)
+    process = RelayProcess(dict(os.environ))
+    logger = Relay("online", dict(os.environ), process)
+    logger.start(run_in(tmp_path))
+    wandb_online.close_door()
+    for step in range(5):
+        logger.log({"loss": 1.0}, step)
+    logger.mark_preempting()
+    with caplog.at_level(logging.WARNING, logger="jade"):
+        logger.finish(75)
+    # As at the end of training, whatever came of it.
+    process.discard()
+    assert "goes on trying" in caplog.text
+    wandb_online.open_door()
+    wandb_online.wait_until(lambda: wandb_online.runs["run1"].state == "preempted")
+    assert len(wandb_online.runs["run1"].history) == 5
+    assert process.wait(30.0)
+
+
 def test_process_that_is_not_needed_is_gone_at_once():
     process = RelayProcess(dict(os.environ))
     pid = process.pid
@@ -342,3 +389,10 @@ def test_warm_process_is_forked_with_wandb_in_it(wandb_online, tmp_path):
     subprocess.run([sys.executable, "-c", script], check=True)
     run = wandb_online.runs["run1"]
     assert (run.state, len(run.history)) == ("finished", 1)
+
+
+def test_question_to_a_server_that_fails_comes_to_an_end(wandb_online):
+    """By itself, wandb would ask twenty times, and our end would wait for its."""
+    wandb_online.faults.fail(500, match="graphql RunStopped")
+    assert not wandb_questions.should_stop("team", "project", "run1")
+    assert wandb_online.count("graphql", "RunStopped") == 1 + RETRIES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jade.loggers.uploads import BYTES_PER_SECOND, SHORTEST_PAUSE_S, Uploads
+from jade.loggers.uploads import BYTES_PER_SECOND, KEPT_S, SHORTEST_PAUSE_S, Uploads
 
 
 @pytest.fixture
@@ -11,7 +11,8 @@ def uploads(tmp_path):
         def __init__(self):
             self.now = 1000.0
             self.sent = []
-            self.uploads = Uploads(self.send, lambda: self.now)
+            self.dropped = []
+            self.uploads = Uploads(self.send, self.dropped.append, lambda: self.now)
 
         def send(self, path, name):
             self.sent.append((name, path.name))
@@ -67,3 +68,33 @@ def test_file_that_is_gone_is_left_out(uploads, tmp_path):
     uploads.uploads.offer(uploads.file("a"), "last")
     uploads.uploads.send_due()
     assert uploads.sent == [("last", "a")]
+
+
+def test_file_that_cannot_be_sent_keeps_none_of_the_others_back(uploads):
+    def send(path, name):
+        if name == "last":
+            raise OSError(28, "No space left on device")
+        uploads.send(path, name)
+
+    uploads.uploads = Uploads(send, uploads.dropped.append, lambda: uploads.now)
+    for name in ("last", "best"):
+        uploads.uploads.offer(uploads.file(name), name)
+    with pytest.raises(OSError, match="No space left"):
+        uploads.uploads.send_all()
+    assert uploads.sent == [("best", "best")]
+
+
+def test_copy_of_a_file_that_is_gone_is_dropped_when_it_has_had_time_to_arrive(uploads):
+    for name in ("checkpoint_1", "checkpoint_2", "last"):
+        uploads.uploads.offer(uploads.file(name), name)
+        uploads.uploads.send_all()
+        uploads.now += KEPT_S / 2
+    uploads.file("checkpoint_1").unlink()
+    uploads.file("checkpoint_2").unlink()
+    uploads.uploads.offer(uploads.file("checkpoint_3"), "checkpoint_3")
+    uploads.now -= 1
+    uploads.uploads.send_all()
+    assert uploads.dropped == ["checkpoint_1"]
+    uploads.now += 1
+    uploads.uploads.send_all()
+    assert uploads.dropped == ["checkpoint_1", "checkpoint_2"]

@@ -653,3 +653,18 @@ def test_run_without_a_server_is_recorded_offline(tmp_path, monkeypatch, caplog)
     assert "cannot be reached" in caplog.text
     assert f"`jade sync {tmp_path}`" in caplog.text
     assert read_history(tmp_path) == {1: {"loss": 1}}
+
+
+def test_file_that_cannot_be_sent_at_the_end_does_not_keep_the_end_back(wandb_online, tmp_path):
+    logger = WandbLogger("online", dict(os.environ))
+    logger.start(run_in(tmp_path))
+    (tmp_path / "last.pt").write_bytes(b"weights")
+    for name in ("last.pt", "last.pt", "other.pt"):
+        # The second one has to wait, and so does all that comes after it.
+        logger.upload(tmp_path / "last.pt", f"jade/{name}")
+    folder = Path(logger._run.dir) / "jade"
+    folder.rename(folder.with_name("away"))
+    folder.touch()
+    with pytest.raises(OSError, match=r"jade"):
+        logger.finish(0)
+    assert wandb_online.runs["run1"].state == "finished"

@@ -67,7 +67,9 @@ class Desk:
             fault = self._faults.take(description, cuts=False)
             if fault is not None and fault.status is not None:
                 return fault.status, {"Retry-After": "1"}, b"a fault was wished for"
-            return self._route(method, urlsplit(path).path, headers, body)
+            answer = self._route(method, urlsplit(path).path, headers, body)
+            self._faults.wait(description)
+            return answer
         except RefusalError as refusal:
             place = name[:1].lower() + name[1:]
             errors = [{"message": str(refusal), "path": [place]}]

@@ -21,6 +21,7 @@ class Faults:
         self.delay_s = 0.0
         self.num_failed = 0
         self._wanted: list[Fault] = []
+        self._held: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
 
     def fail(self, status: int, count: int | None = None, match: str | None = None) -> None:
@@ -31,10 +32,23 @@ class Faults:
         """Close the connection in the middle of an upload or of a download."""
         self._wanted.append(Fault(None, count, match))
 
+    def hold(self, match: str) -> None:
+        """Do what is asked, but keep the answers back until all is well again."""
+        self._held[match] = threading.Event()
+
+    def wait(self, description: str) -> None:
+        """Wait as long as the answer to this request is kept back."""
+        for match, event in list(self._held.items()):
+            if match in description:
+                event.wait()
+
     def clear(self) -> None:
         """Be well again."""
         self.delay_s = 0.0
         self._wanted.clear()
+        for event in self._held.values():
+            event.set()
+        self._held.clear()
 
     def take(self, description: str, *, cuts: bool) -> Fault | None:
         """Return the fault that hits this request, and use it up."""

@@ -279,11 +279,11 @@ class _Command:
         )
         draw = search(sweep, sweep.run_cap) if search else None
         runner = LocalSweep(setup, study, slots, options, draw)
-        for number in received:
-            runner.receive(number)
         names = ", ".join(slot.name for slot in slots)
         print(f"sweep {self._name} in {setup.folder.root} on {names}", flush=True)
         with signals_go_to(runner), SweepDisplay(runner, study, sweep, setup.folder) as display:
+            for number in received:
+                runner.receive(number)
             code = runner.run()
         return display.conclude(code)
 
