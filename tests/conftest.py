@@ -22,6 +22,26 @@ ROOT = Path(__file__).parent.parent
 MEANINGFUL = ("WANDB_", "DEVICE", "EXPERIMENTS_ROOT", "DATA_ROOT", "NUM_WORKERS", "JADE_", "SLURM_")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Let each of several processes begin with its share of what takes long.
+
+    They get equal parts of the list; what takes minutes and came last would be waited for.
+    """
+    num_parts = getattr(config, "workerinput", {}).get("workercount", 1)
+    long = [item for item in items if _takes_long(item)]
+    short = [item for item in items if not _takes_long(item)]
+    parts = [long[number::num_parts] for number in range(num_parts)]
+    for part in parts:
+        room = -(-len(items) // num_parts) - len(part)
+        part += short[:room]
+        del short[:room]
+    items[:] = [item for part in parts for item in part]
+
+
+def _takes_long(item):
+    return "end_to_end" in item.path.parts or item.get_closest_marker("slow") is not None
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch, tmp_path):
     """Take away what the machine's environment says, and let nothing reach a network."""
