@@ -10,7 +10,7 @@
      |    +-- DeviceError     the device is unknown or not available
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
      |    +-- MisfitError     exit code 2: it does not fit the code or configuration
-     +-- RunInUseError      exit code 69: another process owns the run directory
+     +-- RunInUseError      exit code 73: another process owns the run directory
      +-- NetworkError       exit code 1: W&B cannot be reached, or does not answer as it should
      |    +-- UnfinishedError  it has not got all of a run in time
      +-- StorageError       exit code 1: the storage of a sweep is locked, full or out of reach
@@ -65,8 +65,8 @@ class MisfitError(CheckpointError, ConfigError):
 class RunInUseError(JadeError):
     """Another process owns the run: nothing is wrong with the configuration, and time helps."""
 
-    # What sysexits.h calls unavailable: whoever has started the run may wait, and try again.
-    exit_code = 69
+    # Of its own: whoever has started the run may wait, and try again.
+    exit_code = 73
 
 
 class NetworkError(JadeError):

@@ -123,7 +123,7 @@ def test_lock_that_is_held_is_refused_with_the_way_out(run, holder):
         RunLock(run.root).acquire()
 
     assert str(caught.value).endswith(f"Wait for it, or stop it: kill {holder.pid}")
-    assert caught.value.exit_code == 69
+    assert caught.value.exit_code == 73
 
 
 def test_lock_is_free_once_its_holder_is_done(run, holder):

@@ -195,7 +195,7 @@ def test_running_run_is_refused(run, wandb_online, capsys):
     holder = subprocess.Popen([sys.executable, "-c", code, run], stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"held\n"
-        assert main(["sync", run.name]) == 69
+        assert main(["sync", run.name]) == 73
     finally:
         holder.kill()
         holder.communicate()

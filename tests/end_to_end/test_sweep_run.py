@@ -289,7 +289,7 @@ def test_a_killed_worker_loses_its_run_which_goes_on_from_its_checkpoint(trainin
 def test_a_killed_server_loses_its_run_which_goes_on_once_it_has_stopped(training):
     # The first start finds that another process has it.
     once = "from pathlib import Path\nif not Path('once').exists():\n    Path('once').touch()\n"
-    (training.folder / "train.py").write_text(f"{once}    raise SystemExit(69)\n{TRAIN}")
+    (training.folder / "train.py").write_text(f"{once}    raise SystemExit(73)\n{TRAIN}")
     training.write({"model.params.lr": {"values": [0.1]}})
     worker = training.start(
         "--epochs=4000",
