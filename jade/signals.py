@@ -4,7 +4,7 @@ import _thread
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -16,6 +16,8 @@ WATCHED = tuple(
 EXIT_PREEMPTED, EXIT_INTERRUPTED = 75, 130
 # Set in the trials of an agent, which passes on to them what it gets itself.
 AGENT = "JADE_AGENT"
+# Set by SLURM and by LSF in all that a job starts.
+JOBS = ("SLURM_JOB_ID", "LSB_JOBID")
 # What a run is said to be stopped by, until somebody knows better.
 SIGNAL = "a signal"
 WISH = "the wish of W&B"
@@ -98,7 +100,7 @@ class SignalWatch:
             # Somebody else has the same wish; it is being fulfilled.
             self._is_own_request = False
             return
-        if self.received is not None and AGENT in os.environ and number != signal.SIGINT:
+        if self.received is not None and number != signal.SIGINT and _comes_twice(os.environ):
             # A job that ends signals all its processes, and the agent then passes that on. Whoever
             # is in a hurry tells the agent, which does not ask twice.
             return
@@ -124,6 +126,15 @@ class SignalWatch:
     def exit_code(self) -> int:
         """Return the exit code that tells a launcher what to do."""
         return EXIT_INTERRUPTED if self.received == signal.SIGINT else EXIT_PREEMPTED
+
+
+def is_in_job(environ: Mapping[str, str]) -> bool:
+    """Tell whether a process belongs to a job of a cluster, which signals all of them at once."""
+    return any(environ.get(name) for name in JOBS)
+
+
+def _comes_twice(environ: Mapping[str, str]) -> bool:
+    return AGENT in environ or is_in_job(environ)
 
 
 def _do_nothing() -> None:

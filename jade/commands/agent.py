@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from jade.launch.launcher import Launcher
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
-# A tenth of the time limit, at most two minutes, is for checkpoints.
-RESERVE_SHARE, LONGEST_RESERVE_S = 0.1, 120.0
 TEACHING = """\
 SWEEP is what `wandb sweep` or `jade sweep push` printed: entity/project/id, project/id or id.
 
@@ -28,7 +26,8 @@ Its output goes to console.log in its run directory. TERM, USR1, USR2 and Ctrl-C
 the trials: they write a checkpoint, W&B hands them out again, and any agent goes on with them.
 
 Exit codes: 0 the work is done, 1 trials or this machine fail, 2 nothing was started,
-            75 stopped by a signal or --time_limit, 130 interrupted.
+            69 this machine of a cluster cannot run it, 75 stopped by a signal or --time_limit,
+            130 interrupted.
 """
 
 
@@ -70,7 +69,8 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--time_limit", "--time-limit", metavar="AMOUNT",
-        help="be gone after '55 minutes': trials stop a little before, with a checkpoint",
+        help="be gone after '55 minutes': trials stop a little before, with a checkpoint "
+        "(default: what SLURM has left for the job)",
     )  # fmt: skip
     add(
         "--grace", default="5 minutes", metavar="AMOUNT",
@@ -86,6 +86,7 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
 
 def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
     from jade.launch.agent import AgentOptions
+    from jade.launch.job_time import find_reserve, find_seconds_left
 
     problems = [
         f"--{name} must be at least {least}, not {getattr(namespace, name)}."
@@ -94,13 +95,14 @@ def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
     ]
     raise_all(problems)
     limit_s = _seconds(namespace.time_limit, "--time_limit")
-    reserve_s = min(RESERVE_SHARE * (limit_s or 0.0), LONGEST_RESERVE_S)
+    if limit_s is None:
+        limit_s = find_seconds_left(os.environ)
     kill_delay = os.environ.get("WANDB_AGENT_KILL_DELAY", "")
     return AgentOptions(
         count=namespace.count,
         max_failures=namespace.max_failures,
         time_limit_s=limit_s,
-        reserve_s=reserve_s,
+        reserve_s=find_reserve(limit_s),
         grace_s=_seconds(namespace.grace, "--grace") or 0.0,
         kill_delay_s=float(kill_delay) if kill_delay.isdecimal() else 30.0,
         patience_s=_seconds(namespace.patience, "--patience") or 0.0,
@@ -137,7 +139,7 @@ def _make_agent(
     workplace = make_workplace(sweep, devices, environ, folder)
     for note in workplace.notes:
         print(f"note: {note}", flush=True)
-    raise_all([str(finding) for finding in workplace.preflight.problems()])
+    workplace.preflight.require_success()
     slots = make_slots(devices, namespace.per_device, environ, namespace.threads)
     names = ", ".join(slot.name for slot in slots)
     print(f"sweep {sweep} ({sweep.url}) on {names}", flush=True)

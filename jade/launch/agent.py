@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, MachineError
 from jade.launch.courier import Courier
 from jade.launch.failures import FailureRecord
 from jade.launch.launcher import Launcher
+from jade.launch.pace import Pace
 from jade.launch.preflight import Finding
 from jade.launch.program import Program, make_program
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order, ParameterFiles, build
 from jade.launch.tally import Tally
-from jade.launch.trial import Trial
+from jade.launch.trial import FINISHED, Trial
 from jade.launch.wandb_sweep import (
     AccessDeniedError,
     ServerAwayError,
@@ -28,7 +29,7 @@ from jade.launch.wandb_sweep import (
 )
 from jade.launch.workplace import Workplace
 from jade.run_dir import RunDir
-from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, is_in_job
 from jade.timespan import render_duration
 
 # How often W&B is told that trials are alive, and asked for new ones while there are none.
@@ -136,6 +137,8 @@ class Agent:
         metric = sweep.config.get("metric")
         self._metric = metric.get("name") if isinstance(metric, Mapping) else None
         self._failures = FailureRecord(options.max_failures)
+        self._pace = Pace(options.time_limit_s, options.reserve_s)
+        self._is_in_job = is_in_job(workplace.environ)
         self.tally = Tally(self._metric, _goal(metric))
         self._num_taken = 0
         self._takes_work = True
@@ -158,8 +161,7 @@ class Agent:
     def run(self) -> int:
         """Work until there is nothing left to do, and return the exit code."""
         started = time.monotonic()
-        if self._options.time_limit_s is not None:
-            self._end_at = started + self._options.time_limit_s - self._options.reserve_s
+        self._end_at = self._pace.start(started)
         try:
             while not self._is_done():
                 self._ask_where_due()
@@ -236,7 +238,10 @@ class Agent:
 
     def _ask_where_due(self) -> None:
         now = time.monotonic()
+        is_late = self._pace.is_late(now)
         for seat in self._seats:
+            if is_late and seat.is_idle and not seat.is_asking and self._may_ask(seat):
+                self._quit(self._pace.describe(now), EXIT_PREEMPTED)
             if self._may_ask(seat) and now >= seat.next_question:
                 seat.next_question = now + INTERVAL_S
                 seat.is_asking = True
@@ -381,6 +386,8 @@ class Agent:
         for line in self.tally.add(trial):
             self._report(line)
         self._failures.note(trial)
+        if trial.outcome == FINISHED:
+            self._pace.add(trial.duration_s)
         if trial.is_failure and self._takes_work:
             self._examine(seat)
         trial.close()
@@ -409,11 +416,15 @@ class Agent:
         seat.is_checking = False
         if found:
             listed = "".join(f"\n  {finding}" for finding in found)
-            self._quit(f"This machine cannot run the sweep any more:{listed}", 1)
+            code = MachineError.exit_code if self._is_in_job else 1
+            self._quit(f"This machine cannot run the sweep any more:{listed}", code)
 
     # Stopping
 
     def _obey(self, number: int) -> None:
+        if self._received is not None and self._is_in_job and number != signal.SIGINT:
+            # A job is told first that it will end, and then that it ends: trials know by now.
+            return
         if self._received is not None:
             self._report("A second signal: trials are killed.")
             self._kill_all()

@@ -13,6 +13,7 @@ from typing import Any
 
 from jade.errors import ConfigError, StorageError
 from jade.launch.launcher import Launcher
+from jade.launch.pace import Pace
 from jade.launch.program import Program, make_program
 from jade.launch.pruning import Pruning
 from jade.launch.slots import Slot
@@ -24,7 +25,7 @@ from jade.launch.sweep_worker import BEAT_S
 from jade.launch.trial import FINISHED, IMPOSSIBLE, STOPPED, Trial
 from jade.lock import is_held
 from jade.run_dir import STOPPED as STOPPED_STATUS
-from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, STOP_FILE
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, STOP_FILE, is_in_job
 from jade.sweep import Sweep
 from jade.timespan import render_duration
 
@@ -42,6 +43,8 @@ class RunnerOptions:
     Attributes:
         count: How many points to take at most.
         retry: How often a run that fails is tried again.
+        time_limit_s: How long the sweep may take here in all.
+        reserve_s: How long before that its runs are asked to stop.
         grace_s: How long runs may take to stop once the sweep has been asked to.
         kill_delay_s: How long a run may take to stop that the sweep does not want any more.
         is_warm: Whether runs are forked from a process that has everything imported.
@@ -50,6 +53,8 @@ class RunnerOptions:
 
     count: int | None = None
     retry: int = 0
+    time_limit_s: float | None = None
+    reserve_s: float = 0.0
     grace_s: float = 300.0
     kill_delay_s: float = 30.0
     is_warm: bool = True
@@ -138,6 +143,9 @@ class LocalSweep:
         self._pruning = Pruning(setup.sweep) if setup.sweep.early_stop else None
         self._launcher: Launcher | None = None
         self._said: set[str] = set()
+        self._is_in_job = is_in_job(setup.environ)
+        self._pace = Pace(options.time_limit_s, options.reserve_s)
+        self._end_at: float | None = None
 
     # The loop
 
@@ -146,6 +154,7 @@ class LocalSweep:
         self._stops_seen = self._study.attributes().get(STOPS)
         self._study.beat()
         self._next_beat = time.monotonic() + BEAT_S
+        self._end_at = self._pace.start(time.monotonic())
         arguments: dict[str, Any] = {} if self._options.is_warm else {"modules": ()}
         self._launcher = Launcher(
             self._setup.folder.work / "server.log",
@@ -198,6 +207,9 @@ class LocalSweep:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
             self._kill_all()
+        if self._end_at is not None and now >= self._end_at:
+            self._end_at = None
+            self._stop("The time limit is near", signal.SIGTERM, EXIT_PREEMPTED)
         self._deliver(now)
         if now >= self._next_look:
             self._next_look = now + LOOK_S
@@ -254,6 +266,10 @@ class LocalSweep:
 
     def _next_run(self) -> SweepRun | None:
         while self._takes_work:
+            now = time.monotonic()
+            if self._pace.is_late(now) and (self._pending or self._may_claim_more):
+                self._quit(self._pace.describe(now), EXIT_PREEMPTED)
+                return None
             if not self._pending and not self._claim():
                 return None
             run = self._pending.pop(0)
@@ -394,6 +410,7 @@ class LocalSweep:
             self._take_failure(run, trial, f"it took longer than {limit}")
         elif outcome == FINISHED or was_pruned or outcome == STOPPED == trial.status.get("status"):
             self.run_seconds.append(trial.duration_s)
+            self._pace.add(trial.duration_s)
             is_stopped = was_pruned or outcome == STOPPED
             self._take_result(run, trial.status, trial, is_stopped=is_stopped)
         elif trial.was_asked_to_stop:
@@ -498,6 +515,9 @@ class LocalSweep:
     # Stopping
 
     def _obey(self, number: int) -> None:
+        if self._received is not None and self._is_in_job and number != signal.SIGINT:
+            # A job is told first that it will end, and then that it ends: runs know by now.
+            return
         if self._received is not None:
             self.on_line("A second signal: runs are killed.")
             self._kill_all()

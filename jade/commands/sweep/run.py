@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from jade.commands.confirmation import is_confirmed, show_configuration
 from jade.commands.sweep import COMMANDS
 from jade.commands.sweep_view import check, show_report
 from jade.errors import ConfigError, raise_all
+from jade.signals import is_in_job
 
 if TYPE_CHECKING:
     from jade.launch.local_sweep import LocalSweep, Setup
@@ -136,6 +138,8 @@ class _Command:
                 self._sweep, self._others, environ, name=self._name, logs=given.group_to_wandb
             )
             slots = self._make_slots(environ)
+            if is_in_job(environ):
+                self._examine(setup, slots, environ)
             if not given.no_check:
                 show_report(self._sweep, check(self._sweep, self._others))
             if given.confirm and not self._is_confirmed(setup, slots):
@@ -144,6 +148,20 @@ class _Command:
             study = self._open(setup)
             with _signals_kept_back() as received:
                 return self._work(setup, study, slots, received)
+
+    def _examine(self, setup: "Setup", slots: "Sequence[Slot]", environ: dict[str, str]) -> None:
+        """Find out whether this machine of a cluster can run the sweep, before it takes a point."""
+        from jade.launch.preflight import ROOT, Preflight
+        from jade.launch.workplace import load_configurations
+
+        found: list[str] = []
+        Preflight(
+            configurations=load_configurations(self._sweep, environ, found),
+            folders={ROOT: setup.folder.root, "temporary files": Path(tempfile.gettempdir())},
+            devices=[slot.device for slot in slots],
+            environ=environ,
+            needs_login=False,
+        ).require_success()
 
     def _make_slots(self, environ: dict[str, str]) -> "list[Slot]":
         from jade.launch.device_probe import probe
@@ -242,6 +260,7 @@ class _Command:
         received: Sequence[int],
     ) -> int:
         from jade.commands.sweep_table import SweepDisplay
+        from jade.launch.job_time import find_reserve, find_seconds_left
         from jade.launch.local_sweep import LocalSweep, RunnerOptions
         from jade.launch.search import BayesSearch, RandomSearch
         from jade.launch.sweep_setup import ALLOCATOR
@@ -250,9 +269,12 @@ class _Command:
         searches: dict[str, Any] = {"random": RandomSearch, "bayes": BayesSearch}
         search = searches.get(sweep.method)
         grace_s = _seconds(given.grace)
+        limit_s = find_seconds_left(os.environ)
         options = RunnerOptions(
             count=given.count,
             retry=given.retry,
+            time_limit_s=limit_s,
+            reserve_s=find_reserve(limit_s),
             grace_s=RunnerOptions.grace_s if grace_s is None else grace_s,
             kill_delay_s=RunnerOptions.kill_delay_s if grace_s is None else grace_s,
             is_warm=not given.cold,
