@@ -289,7 +289,7 @@ class SlurmCluster:
                 continue
             is_job = mark in around and any(item.startswith(wanted) for item in around)
             is_watcher = mark in around and line.startswith(b"slurmstepd")
-            if is_job or is_watcher and name is None:
+            if is_job or (is_watcher and name is None):
                 found.append(int(path.name))
         return [pid for pid in found if pid != os.getpid()]
 

@@ -135,9 +135,7 @@ def examine_devices(devices: Sequence[str], environ: Mapping[str, str]) -> Itera
         if index >= seen["count"]:
             reason = f": {problems['cuda']}" if "cuda" in problems else ""
             found = "none" if not seen["count"] else f"cuda:0 to cuda:{seen['count'] - 1}"
-            yield Finding(
-                "devices", f"{name} is not there (found: {found}){reason}.", advice
-            )
+            yield Finding("devices", f"{name} is not there (found: {found}){reason}.", advice)
         elif name in problems:
             yield Finding("devices", f"{name} fails: {problems[name]}.", "Is it in use?")
         else:
