@@ -248,7 +248,7 @@ def _take_slurm(document: Document) -> list[tuple[str, Any]]:
     if SECTION not in document.values:
         return []
     where = document.origins[(SECTION,)]
-    for path in [path for path in document.origins if path[0] == SECTION]:
+    for path in [path for path in document.origins if path[:1] == (SECTION,)]:
         del document.origins[path]
     return [(f"{where}: {SECTION}", document.values.pop(SECTION))]
 

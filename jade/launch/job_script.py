@@ -72,9 +72,12 @@ def render(job: Job, scheduler: str = SLURM) -> str:
         START.format(scratch=_scratch(job)),
         *_environment(job),
         f"cd {shlex.quote(str(job.working))} || exit {MachineError.exit_code}",
-        RUN.format(command=_command(job), stop_signal=job.stop_signal, **CODES),
+        RUN.format(command=_command(job), **_manners(job), **CODES),
         ends[scheduler].format(
-            budget=job.budget, script=shlex.quote(str(job.script_path)), **CODES, **_failures(job)
+            budget=job.budget,
+            script=shlex.quote(str(job.script_path)),
+            replaces_failed=str(job.replaces_failed).lower(),
+            **CODES,
         ),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"
@@ -91,7 +94,7 @@ def _slurm_header(job: Job) -> Iterator[str]:
         "output": f"{str(job.logs).replace('%', '%%')}/%x-%A_%a.log",
         "open-mode": "append",
         "requeue": "",
-        "signal": f"B:USR1@{wanted.warn_s}",
+        "signal": f"B:USR1@{_warn_s(wanted)}",
         "export": "ALL",
         "time": wanted.time,
         "gres": f"gpu:{wanted.gpus}" if wanted.num_gpus else None,
@@ -105,6 +108,11 @@ def _slurm_header(job: Job) -> Iterator[str]:
             yield f"#SBATCH --{name}" + (f"={_quote(value)}" if value != "" else "")
     for argument in wanted.sbatch_args:
         yield f"#SBATCH {argument}"
+
+
+def _warn_s(wanted: Resources) -> int:
+    """Return when a job is told that its time is over: at half of a short time, at the latest."""
+    return wanted.warn_s if wanted.time_s is None else min(wanted.warn_s, wanted.time_s // 2)
 
 
 def _lsf_header(job: Job) -> Iterator[str]:
@@ -173,8 +181,10 @@ def _fill_in(text: str) -> str:
     return '"$task"'.join(quoted) or "''"
 
 
-def _failures(job: Job) -> dict[str, str]:
-    return {"not_failed": "0 | 2" if job.replaces_failed else "0 | 1 | 2"}
+def _manners(job: Job) -> dict[str, str]:
+    """Say how the program is told to stop, and whether its exit code says that it was."""
+    quiet = f'\n    [ -z "$asked" ] || code={EXIT_PREEMPTED}' if job.stop_signal == "TERM" else ""
+    return {"stop_signal": job.stop_signal, "keeps_quiet": quiet}
 
 
 CODES = {"preempted": str(EXIT_PREEMPTED), "unfit": str(MachineError.exit_code)}
@@ -220,6 +230,8 @@ trap 'asked=${{asked:-term}}' TERM
 if [ -e "$folder/broken/$node" ]; then
     echo "$node is known to be broken: $folder/broken/$node"
     code={unfit}
+elif [ -n "$asked" ]; then
+    code={preempted}
 else
     {command} &
     child=$!
@@ -229,7 +241,7 @@ else
     done
     # The last wait may have been cut short by a signal.
     wait "$child" 2> /dev/null; again=$?
-    [ "$again" = 127 ] || code=$again
+    [ "$again" = 127 ] || code=$again{keeps_quiet}
 fi
 mkdir -p "$folder/ends"
 echo "$job $code $node $(date +%s)" > "$folder/ends/$task"
@@ -253,6 +265,10 @@ run_elsewhere() {{
         echo "$node cannot run this and takes no more: $folder/broken/$node"
     fi
     broken=$(ls "$folder/broken" | paste -sd, -)
+    if [ "$(ls "$folder/broken" | wc -l)" -gt {budget} ]; then
+        echo "too many machines cannot run this: is it the machines?"
+        return
+    fi
     scontrol update JobId="$SLURM_ARRAY_JOB_ID" ExcNodeList="$broken" > /dev/null 2>&1
     new=$(sbatch --parsable --array="$task" --exclude="$broken" {script}) || return
     echo "$new" >> "$folder/job_ids"
@@ -260,23 +276,24 @@ run_elsewhere() {{
 }}
 
 case $code in
-    {preempted})
-        [ "$asked" = cancel ] || queue_again "its work goes on"
-        ;;
+    0 | 2) ;;
     {unfit})
         run_elsewhere
         ;;
-    {not_failed}) ;;
     *)
-        mkdir -p "$folder/failures"
-        echo "$code" > "$folder/failures/$job-$start"
-        failures=$(ls "$folder/failures" | wc -l)
-        if [ -n "$asked" ]; then
-            echo "job $job was told to end ($asked)"
-        elif [ "$failures" -le {budget} ]; then
-            queue_again "it failed with $code; failure $failures of {budget} that are made good"
-        else
-            echo "job $job failed with $code; $failures failures are too many"
+        if [ "$asked" = cancel ]; then
+            echo "job $job is cancelled"
+        elif [ "$code" = {preempted} ] || [ -n "$asked" ]; then
+            queue_again "its work goes on"
+        elif [ "$code" != 1 ] || {replaces_failed}; then
+            mkdir -p "$folder/failures"
+            echo "$code" > "$folder/failures/$job-$start"
+            failures=$(ls "$folder/failures" | wc -l)
+            if [ "$failures" -le {budget} ]; then
+                queue_again "it failed with $code, failure $failures of {budget} that are made good"
+            else
+                echo "job $job failed with $code; $failures failures are too many"
+            fi
         fi
         ;;
 esac
