@@ -38,6 +38,9 @@ def main(tokens: list[str], program: str) -> int:
     if namespace is None:
         return 0
     options = _read_options(namespace)
+    if namespace.preflight:
+        _examine(namespace)
+        return 0
     with ExitStack() as stack, _signals_kept_back() as received:
         agent = _make_agent(namespace, options, stack)
         for number in received:
@@ -80,6 +83,7 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
         "--patience", default="6 hours", metavar="AMOUNT",
         help="how long W&B may be away before the agent gives up (default: 6 hours)",
     )  # fmt: skip
+    add("--preflight", action="store_true", help="examine this machine, and take no trial")
     add("--cold", action="store_true", help="start each trial as an ordinary process")
     return parser
 
@@ -118,6 +122,27 @@ def _seconds(text: str | None, flag: str) -> float | None:
     if amount.unit != SECONDS:
         raise ConfigError(f"{flag}: {text!r} is no time. Write '55 minutes', '2 hours' or '30 s'.")
     return amount.number
+
+
+def _examine(namespace: argparse.Namespace) -> None:
+    """Say whether this machine can run the sweep, for whoever runs it by other means."""
+    from jade.launch.device_probe import probe
+    from jade.launch.slots import ALL, parse_devices
+    from jade.launch.wandb_sweep import WandbSweep
+    from jade.launch.workplace import make_workplace, remove_if_unused
+    from jade.remote.reference import parse_sweep
+
+    environ = dict(os.environ)
+    num_cuda = probe(environ)["count"] if namespace.devices == ALL else 0
+    devices = parse_devices(namespace.devices, num_cuda)
+    sweep = WandbSweep(parse_sweep(namespace.sweep, environ), environ)
+    workplace = make_workplace(sweep, devices, environ, Path.cwd())
+    try:
+        workplace.preflight.require_success()
+    finally:
+        (workplace.sweep_folder / "sweep.yml").unlink(missing_ok=True)
+        remove_if_unused(workplace.sweep_folder)
+    print(f"this machine can run the sweep {sweep}")
 
 
 def _make_agent(

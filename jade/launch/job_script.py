@@ -32,6 +32,8 @@ class Job:
         at_a_time: How many of them run at a time, at most.
         variables: Set in the environment; `INDEX` as above.
         budget: How many failures of elements are followed by another try, in all.
+        preflight: Says by its exit code whether the machine can run the command, if the command
+            does not find out by itself.
         replaces_failed: Whether exit code 1 is a failure of the element, and not of its trials.
         stop_signal: Tells the command to write a checkpoint and end.
         origin: The command that was typed.
@@ -48,6 +50,7 @@ class Job:
     at_a_time: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     budget: int = 3
+    preflight: tuple[str, ...] = ()
     replaces_failed: bool = False
     stop_signal: str = "USR1"
     origin: str = ""
@@ -72,7 +75,12 @@ def render(job: Job, scheduler: str = SLURM) -> str:
         START.format(scratch=_scratch(job)),
         *_environment(job),
         f"cd {shlex.quote(str(job.working))} || exit {MachineError.exit_code}",
-        RUN.format(command=_command(job), **_manners(job), **CODES),
+        RUN.format(
+            command=_render_command(job.command),
+            preflight=_render_command(job.preflight) or "true",
+            **_manners(job),
+            **CODES,
+        ),
         ends[scheduler].format(
             budget=job.budget,
             script=shlex.quote(str(job.script_path)),
@@ -171,8 +179,8 @@ def _environment(job: Job) -> Iterator[str]:
         yield f"export {name}={_fill_in(value)}"
 
 
-def _command(job: Job) -> str:
-    return " ".join(_fill_in(token) for token in job.command)
+def _render_command(tokens: tuple[str, ...]) -> str:
+    return " ".join(_fill_in(token) for token in tokens)
 
 
 def _fill_in(text: str) -> str:
@@ -232,6 +240,8 @@ if [ -e "$folder/broken/$node" ]; then
     code={unfit}
 elif [ -n "$asked" ]; then
     code={preempted}
+elif {preflight}; code=$?; [ "$code" != 0 ]; then
+    echo "$node was not found fit: exit code $code"
 else
     {command} &
     child=$!

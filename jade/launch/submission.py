@@ -49,6 +49,7 @@ class Wish:
     at_a_time: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     budget: int = 3
+    preflight: tuple[str, ...] = ()
     replaces_failed: bool = False
     stop_signal: str = "USR1"
     scheduler: str = SLURM
@@ -80,6 +81,7 @@ class Submission:
             at_a_time=wish.at_a_time,
             variables={"EXPERIMENTS_ROOT": str(wish.experiments_root.absolute()), **wish.variables},
             budget=wish.budget,
+            preflight=wish.preflight,
             replaces_failed=wish.replaces_failed,
             stop_signal=wish.stop_signal,
             origin=shlex.join(["jade", *sys.argv[1:]]),

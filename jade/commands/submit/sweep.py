@@ -100,7 +100,9 @@ def _plan_wandb(text: str, rest: list[str], namespace: argparse.Namespace) -> "W
     resources = read_resources(namespace, [])
     if namespace.wandb_agent:
         command = ("wandb", "agent", "--forward-signals", *own, str(reference))
+        preflight = ("jade", "agent", str(reference), "--preflight")
     else:
+        preflight = ()
         devices = [] if _value_of("--devices", own) else ["--devices", _devices(resources)]
         command = (
             *("jade", "agent", str(reference), "--per_device", str(namespace.per_job)),
@@ -109,6 +111,7 @@ def _plan_wandb(text: str, rest: list[str], namespace: argparse.Namespace) -> "W
     return Wish(
         name=str(namespace.job_name or reference.sweep_id),
         command=command,
+        preflight=preflight,
         experiments_root=root,
         # It goes on with the next trial at anything but TERM.
         stop_signal="TERM" if namespace.wandb_agent else "USR1",
