@@ -132,15 +132,8 @@ class SlurmCluster:
 
     def call(self, *command: str, **options: object) -> str:
         """Run a command of SLURM, and return what it prints."""
-        done = subprocess.run(
-            command,
-            env={**os.environ, **self.environ},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            **options,
-        )
+        settings = {"env": {**os.environ, **self.environ}, "timeout": 60, **options}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **settings)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -47,7 +47,9 @@ class ProjectCopy:
 
     def _list_folder(self, folder: Path) -> Iterator[tuple[str, bool]]:
         """List what is in a folder, by its path there: whether it is copied, or else linked."""
-        for entry in os.scandir(folder):
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
             path = Path(entry.path)
             if entry.name in LEFT_OUT or entry.name.endswith(".egg-info") or path in self.left_out:
                 continue

@@ -137,22 +137,27 @@ def jade(project: Project, *arguments: str, **variables: str) -> str:
 
 
 def call(project: Project, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        **os.environ,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        **variables,
-    }
     return subprocess.run(
         [sys.executable, "-m", "jade", *arguments],
         cwd=project.root,
-        env=environ,
+        env=environment(**variables),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of this test, in which jobs find this JADE and this Python."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        **more,
+    }
 
 
 def submit(project: Project, *arguments: str, **variables: str) -> str:
@@ -169,11 +174,8 @@ def logs(project: Project) -> str:
 def read_result(directory: Path) -> tuple[object, ...]:
     """Return what a run has learnt and measured, to the last bit."""
     state = torch.load(directory / "checkpoints" / "last.pt", weights_only=True)
-    weights = {
-        f"{module}.{name}": value.numpy().tobytes()
-        for module, values in state["trainer"]["modules"].items()
-        for name, value in values.items()
-    }
+    modules = state["trainer"]["modules"]
+    weights = {name: value.numpy().tobytes() for name, value in modules.items()}
     with (directory / "metrics.csv").open() as file:
         rows = [(row["Error"], row["loss"]) for row in csv.DictReader(file)]
     return weights, rows
