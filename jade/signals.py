@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from jade.job import is_in_job
+
 WATCHED = tuple(
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
@@ -16,8 +18,6 @@ WATCHED = tuple(
 EXIT_PREEMPTED, EXIT_INTERRUPTED = 75, 130
 # Set in the trials of an agent, which passes on to them what it gets itself.
 AGENT = "JADE_AGENT"
-# Set by SLURM and by LSF in all that a job starts.
-JOBS = ("SLURM_JOB_ID", "LSB_JOBID")
 # What a run is said to be stopped by, until somebody knows better.
 SIGNAL = "a signal"
 WISH = "the wish of W&B"
@@ -126,11 +126,6 @@ class SignalWatch:
     def exit_code(self) -> int:
         """Return the exit code that tells a launcher what to do."""
         return EXIT_INTERRUPTED if self.received == signal.SIGINT else EXIT_PREEMPTED
-
-
-def is_in_job(environ: Mapping[str, str]) -> bool:
-    """Tell whether a process belongs to a job of a cluster, which signals all of them at once."""
-    return any(environ.get(name) for name in JOBS)
 
 
 def _comes_twice(environ: Mapping[str, str]) -> bool:

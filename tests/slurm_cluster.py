@@ -101,7 +101,8 @@ class SlurmCluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._daemons: dict[str, subprocess.Popen] = {}
-        self._hosts: dict[str, int] = {}
+        # What the host names of nodes are kept in: see namespaces(7).
+        self._hosts: dict[str, str] = {}
 
     def __enter__(self) -> "SlurmCluster":
         try:
@@ -187,12 +188,17 @@ class SlurmCluster:
         hosts = shlex.quote(str(self._folder / "hosts"))
         inside = f"hostname {name} && mount --bind {hosts} /etc/hosts && exec slurmd -D -N {name}"
         self._start(name, "unshare", "--uts", "--mount", "sh", "-c", inside)
+        place, ours = (
+            Path(f"/proc/{self._daemons[name].pid}/ns/uts"),
+            os.readlink("/proc/self/ns/uts"),
+        )
+        wait_for(lambda: os.readlink(place) != ours, lambda: f"{name} gets no name of its own")
+        self._hosts[name] = os.readlink(place)
 
     def kill_node(self, name: str) -> None:
         """Let a node die: its daemon, the processes that watch over jobs, and the jobs."""
         daemon = self._daemons.pop(name)
-        victims = self._processes_of(name)
-        for pid in [daemon.pid, *victims]:
+        for pid in [daemon.pid, *self._processes_of(name)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         daemon.wait()
@@ -269,25 +275,18 @@ class SlurmCluster:
                 daemon.kill()
                 daemon.wait()
 
-    def _processes_of(self, name: str | None = None) -> list[int]:
-        """Find the processes of jobs: each has the configuration of this cluster in its environ."""
-        mark = f"SLURM_CONF={self._folder / 'slurm.conf'}".encode()
-        wanted = b"SLURMD_NODENAME=" + (name or "").encode()
+    def _processes_of(self, name: str) -> list[int]:
+        """Find the processes of a node: they share its host name."""
+        own = self._hosts[name]
         found = []
         for path in Path("/proc").glob("[0-9]*"):
-            try:
-                around = (path / "environ").read_bytes().split(b"\0")
-                line = (path / "cmdline").read_bytes()
-            except OSError:
-                continue
-            is_job = mark in around and any(item.startswith(wanted) for item in around)
-            is_watcher = mark in around and line.startswith(b"slurmstepd")
-            if is_job or (is_watcher and name is None):
-                found.append(int(path.name))
-        return [pid for pid in found if pid != os.getpid()]
+            with contextlib.suppress(OSError):
+                if os.readlink(path / "ns" / "uts") == own:
+                    found.append(int(path.name))
+        return found
 
     def _end_strays(self) -> None:
-        for pid in self._processes_of():
+        for pid in [pid for name in self._hosts for pid in self._processes_of(name)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

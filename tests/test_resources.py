@@ -44,7 +44,7 @@ def test_bare_number_is_no_time_because_nobody_knows_its_unit(value):
 
 @pytest.mark.parametrize("value", ["10h00", "ten hours", "3 epochs", "0:00", "", True])
 def test_wrong_time_is_refused_with_an_example(value):
-    with pytest.raises(ConfigError, match="Write .*10:00:00"):
+    with pytest.raises(ConfigError, match=r"Write .*10:00:00"):
         read(time=value)
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from jade.command_line import ArgumentParser, add_settings, collect_overrides
 from jade.errors import ConfigError, closest
-from jade.signals import AGENT, is_in_job
+from jade.job import is_in_job
+from jade.signals import AGENT
 
 if TYPE_CHECKING:
     from jade.config import Configuration

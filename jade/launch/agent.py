@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jade.errors import ConfigError, MachineError
+from jade.job import is_in_job
 from jade.launch.courier import Courier
 from jade.launch.failures import FailureRecord
 from jade.launch.launcher import Launcher
+from jade.launch.left_orders import LeftOrders
 from jade.launch.pace import Pace
 from jade.launch.preflight import Finding
 from jade.launch.program import Program, make_program
@@ -29,7 +31,7 @@ from jade.launch.wandb_sweep import (
 )
 from jade.launch.workplace import Workplace
 from jade.run_dir import RunDir
-from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, is_in_job
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 from jade.timespan import render_duration
 
 # How often W&B is told that trials are alive, and asked for new ones while there are none.
@@ -149,6 +151,9 @@ class Agent:
         self._away_since: float | None = None
         self._wait_s = FIRST_WAIT_S
         self._said: set[str] = set()
+        self._left = LeftOrders(
+            workplace.sweep_folder, workplace.experiments_root, workplace.environ
+        )
         self._seats = [self._make_seat(slot) for slot in slots]
         self._launcher = launcher
         launcher.listen(
@@ -162,6 +167,7 @@ class Agent:
         """Work until there is nothing left to do, and return the exit code."""
         started = time.monotonic()
         self._end_at = self._pace.start(started)
+        self._take_over()
         try:
             while not self._is_done():
                 self._ask_where_due()
@@ -173,6 +179,15 @@ class Agent:
         if self._exit_code == 0 and self.tally.has_only_failures:
             return 1
         return self._exit_code
+
+    def _take_over(self) -> None:
+        """Go on with what a former process of the same job was cut off from."""
+        for place, order in enumerate(self._left.take_over()):
+            self._num_taken += 1
+            self._report(f"{order.run_id}  was cut off with this job, and goes on.")
+            seat = self._seats[place % len(self._seats)]
+            seat.waiting.append(order)
+            self._start_next(seat)
 
     def receive(self, number: int) -> None:
         """Take a signal: once, trials are asked to stop; twice, they are ended."""
@@ -333,6 +348,7 @@ class Agent:
         order = seat.waiting.pop(0)
         trial = self._make_trial(order, seat.slot)
         seat.trials.append(trial)
+        self._left.add(order)
         try:
             program = self._make_program(order, seat.slot)
         except ConfigError as error:
@@ -382,6 +398,7 @@ class Agent:
 
     def _end(self, seat: _Seat, trial: Trial, code: int) -> None:
         seat.trials.remove(trial)
+        self._left.remove(trial.run_id)
         trial.end(code)
         for line in self.tally.add(trial):
             self._report(line)

@@ -4,6 +4,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 
+from jade.job import find_job_id
 from jade.resources import TIME, parse_time
 
 END = "SLURM_JOB_END_TIME"
@@ -36,17 +37,6 @@ def find_seconds_left(environ: Mapping[str, str]) -> float | None:
     text = done.stdout.strip()
     # UNLIMITED, NOT_SET and INVALID are no limits.
     return float(parse_time(text)) if TIME.fullmatch(text) else None
-
-
-def find_job_id(environ: Mapping[str, str]) -> str | None:
-    """Return the id of the job, or of the element of an array, that this process belongs to.
-
-    The last element of an array has the id of the whole array as its ``SLURM_JOB_ID``.
-    """
-    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
-    if array and task:
-        return f"{array}_{task}"
-    return environ.get("SLURM_JOB_ID") or None
 
 
 def find_reserve(limit_s: float | None) -> float:

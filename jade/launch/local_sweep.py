@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jade.errors import ConfigError, StorageError
+from jade.job import is_in_job
 from jade.launch.launcher import Launcher
 from jade.launch.pace import Pace
 from jade.launch.program import Program, make_program
@@ -25,7 +26,7 @@ from jade.launch.sweep_worker import BEAT_S
 from jade.launch.trial import FINISHED, IMPOSSIBLE, STOPPED, Trial
 from jade.lock import is_held
 from jade.run_dir import STOPPED as STOPPED_STATUS
-from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, STOP_FILE, is_in_job
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED, STOP_FILE
 from jade.sweep import Sweep
 from jade.timespan import render_duration
 

@@ -12,11 +12,11 @@ from typing import Any
 from jade.config import Configuration
 from jade.envvars import expand_text, names_in, similar_variable
 from jade.errors import ConfigError, MachineError, raise_all
+from jade.job import is_in_job
 from jade.launch.device_probe import probe
 from jade.loggers import wandb_account as account
 from jade.overrides import join_key, leaves
 from jade.settings import FIELDS
-from jade.signals import is_in_job
 
 # With less than this a checkpoint may not fit.
 LEAST_FREE_BYTES = 200 * 2**20

@@ -2,7 +2,8 @@ import time
 
 import pytest
 
-from jade.launch.job_time import find_job_id, find_reserve, find_seconds_left
+from jade.job import find_job_id
+from jade.launch.job_time import find_reserve, find_seconds_left
 
 
 @pytest.fixture

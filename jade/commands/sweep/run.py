@@ -14,7 +14,7 @@ from jade.commands.confirmation import is_confirmed, show_configuration
 from jade.commands.sweep import COMMANDS
 from jade.commands.sweep_view import check, show_report
 from jade.errors import ConfigError, raise_all
-from jade.signals import is_in_job
+from jade.job import is_in_job
 
 if TYPE_CHECKING:
     from jade.launch.local_sweep import LocalSweep, Setup

@@ -1,0 +1,77 @@
+"""Remember which trials an agent has taken, for the same job of a cluster when it begins again."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from jade.job import find_job_id
+from jade.launch.sweep_command import Order
+from jade.run_dir import RUNNING, RunDir
+from jade.whole_file import write_whole
+
+# With this among its values, a run is looked for on W&B, too, as when W&B hands it out again.
+AGAIN = "_wandb"
+
+
+class LeftOrders:
+    """What the agent of a job has under way.
+
+    W&B hands out again what was preempted, but not what died with its machine. SLURM queues the job
+    again in that case, under the same id: it goes on with what it had.
+
+    Args:
+        folder: Of the sweep.
+        experiments_root: Where runs are; None if they cannot be continued.
+        environ: Says which job this is.
+    """
+
+    def __init__(
+        self, folder: Path, experiments_root: Path | None, environ: Mapping[str, str]
+    ) -> None:
+        job_id = find_job_id(environ) if experiments_root is not None else None
+        self._path = None if job_id is None else folder / f"job-{job_id}.json"
+        self._root = experiments_root
+        self._orders: dict[str, Order] = {}
+
+    def take_over(self) -> list[Order]:
+        """Return what a former process of this job was cut off from."""
+        if self._path is None:
+            return []
+        found: list[Order] = []
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found = [Order(**item) for item in json.loads(self._path.read_bytes())]
+        return [
+            Order(order.run_id, order.program, {**order.values, AGAIN: {}})
+            for order in found
+            if self._is_cut_off(order.run_id)
+        ]
+
+    def add(self, order: Order) -> None:
+        """Note that a trial begins."""
+        self._orders[order.run_id] = order
+        self._write()
+
+    def remove(self, run_id: str) -> None:
+        """Note that a trial has ended, in whatever way; W&B knows of it."""
+        self._orders.pop(run_id, None)
+        self._write()
+
+    def _is_cut_off(self, run_id: str) -> bool:
+        """Tell whether a run could not even say how it ended."""
+        if self._root is None:
+            return False
+        with contextlib.suppress(OSError, ValueError):
+            return RunDir(self._root / run_id).read_status().get("status") == RUNNING
+        return True
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._orders:
+                listed = [asdict(order) for order in self._orders.values()]
+                write_whole(self._path, json.dumps(listed).encode())
+            else:
+                self._path.unlink(missing_ok=True)
