@@ -188,12 +188,9 @@ class SlurmCluster:
         hosts = shlex.quote(str(self._folder / "hosts"))
         inside = f"hostname {name} && mount --bind {hosts} /etc/hosts && exec slurmd -D -N {name}"
         self._start(name, "unshare", "--uts", "--mount", "sh", "-c", inside)
-        place, ours = (
-            Path(f"/proc/{self._daemons[name].pid}/ns/uts"),
-            os.readlink("/proc/self/ns/uts"),
-        )
-        wait_for(lambda: os.readlink(place) != ours, lambda: f"{name} gets no name of its own")
-        self._hosts[name] = os.readlink(place)
+        pid = self._daemons[name].pid
+        wait_for(lambda: _host(pid) != _host("self"), lambda: f"{name} gets no name of its own")
+        self._hosts[name] = _host(pid)
 
     def kill_node(self, name: str) -> None:
         """Let a node die: its daemon, the processes that watch over jobs, and the jobs."""
@@ -277,11 +274,10 @@ class SlurmCluster:
 
     def _processes_of(self, name: str) -> list[int]:
         """Find the processes of a node: they share its host name."""
-        own = self._hosts[name]
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if os.readlink(path / "ns" / "uts") == own:
+                if _host(path.name) == self._hosts[name]:
                     found.append(int(path.name))
         return found
 
@@ -289,6 +285,10 @@ class SlurmCluster:
         for pid in [pid for name in self._hosts for pid in self._processes_of(name)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _host(pid: int | str) -> str:
+    return str(Path(f"/proc/{pid}/ns/uts").readlink())
 
 
 def _free_ports(number: int) -> list[int]:

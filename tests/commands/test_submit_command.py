@@ -29,7 +29,7 @@ SWEEP = """
 FAKES = {
     "sbatch": 'cp "$2" "$(dirname "$0")/received"; echo 4711',
     "sinfo": "printf 'main\\nlong\\n'",
-    "squeue": 'cat "$(dirname "$0")/queue" 2> /dev/null',
+    "squeue": 'cat "$(dirname "$0")/queue" 2> /dev/null || true',
     "scancel": 'echo "$@" >> "$(dirname "$0")/cancelled"; rm -f "$(dirname "$0")/queue"',
 }
 
