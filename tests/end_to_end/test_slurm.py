@@ -78,7 +78,10 @@ def test_sweep_survives_requeues_and_a_dead_node(cluster, tmp_path, reference):
     mine = {job: facts["node"] for job, facts in cluster.jobs("-j", array).items()}
     victim = next(job for job in mine if mine[job] == "n2")
     cluster.kill_node("n2")
+    # As the controller finds out by itself after a while.
+    cluster.call("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=died")
     cluster.start_node("n2")
+    cluster.call("scontrol", "update", "NodeName=n2", "State=RESUME")
     wait_for(lambda: int(cluster.details(f"{array}_0")["Restarts"]) == 1, cluster.describe)
     cluster.wait_until_empty()
     said = logs(project)
