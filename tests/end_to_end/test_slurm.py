@@ -12,6 +12,7 @@ from submitting import (
     FIXED,
     LRS,
     ROOT,
+    TRAINER,
     environment,
     jade,
     list_runs,
@@ -81,7 +82,6 @@ def test_sweep_survives_requeues_and_a_dead_node(cluster, tmp_path, reference):
     # As the controller finds out by itself after a while.
     cluster.call("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=died")
     cluster.start_node("n2")
-    cluster.call("scontrol", "update", "NodeName=n2", "State=RESUME")
     wait_for(lambda: int(cluster.details(f"{array}_0")["Restarts"]) == 1, cluster.describe)
     cluster.wait_until_empty()
     said = logs(project)
@@ -232,11 +232,13 @@ def test_gpus_that_are_not_there_are_found_before_training(cluster, tmp_path):
 
 def test_failed_element_is_replaced_within_the_budget(cluster, tmp_path):
     project = make_project(tmp_path / "project")
-    project.write("modules/models/line.py", "raise RuntimeError('never works')\n")
+    start = "def train_step(self, data):\n"
+    broken = TRAINER.replace(start, f"{start}            raise RuntimeError('never works')\n")
+    project.write("modules/models/line.py", broken)
     array = submit(project, "train", *FIXED, "--epochs=1", "--wandb=disabled", "--replace=1")
     cluster.wait_until_empty()
     said = logs(project)
-    assert said.count("never works") == 2, said
+    assert said.count("RuntimeError: never works") == 2, said
     assert "failure 1 of 1 that are made good" in said
     assert "2 failures are too many" in said
     assert cluster.details(f"{array}_0")["JobState"] == "FAILED"
@@ -244,10 +246,10 @@ def test_failed_element_is_replaced_within_the_budget(cluster, tmp_path):
 
 def test_grid_runs_as_an_array_by_numbers(cluster, tmp_path):
     project = make_project(tmp_path / "project")
-    lines = "program: train.py\nmethod: grid\ncommand: [jade, train, {}, '${{args}}']\n"
-    text = lines.format(", ".join([*FIXED, "--epochs=1"]))
-    project.write("grid.yml", f"{text}parameters:\n  seed: {{values: [5, 6]}}\n")
-    project.write("large.yml", f"{text}parameters:\n  seed: {{min: 1, max: 300}}\n")
+    sweep = yaml.safe_load(write_sweep(project, "sweep.yml", "--epochs=1").read_text())
+    for name, seeds in (("grid.yml", [5, 6]), ("large.yml", list(range(300)))):
+        parameters = {"seed": {"values": seeds}}
+        project.write(name, yaml.safe_dump({**sweep, "parameters": parameters}))
     array = submit(project, "grid", "large.yml", "--sbatch_arg=--hold", "--at_a_time=7")
     waiting = cluster.active()
     assert {f"{array}_{number}" for number in range(300)} == set(waiting)
