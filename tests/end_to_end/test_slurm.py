@@ -271,10 +271,15 @@ def test_shipped_scripts_run_as_they_are(cluster, wandb_online, tmp_path):
     text = write_sweep(project, "sweep.yml", "--epochs=1").read_text()
     small = {**yaml.safe_load(text), "parameters": {"seed": {"values": [1, 2]}}}
     project.write("sweep.yml", yaml.safe_dump(small))
-    sweeps = {name: wandb_online.create_sweep(yaml.safe_dump(small)) for name in ("wandb", "jade")}
+    slow = {"seed": {"value": 1}, "model.pause": {"value": 0.1}, "epochs": {"value": 60}}
+    sweeps = {
+        "wandb": wandb_online.create_sweep(yaml.safe_dump({**small, "parameters": slow})),
+        "jade": wandb_online.create_sweep(yaml.safe_dump(small)),
+    }
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    environ = {**environment(), **cluster.environ, "TMPDIR": str(scratch)}
+    places = {"TMPDIR": str(scratch), "GO": str(tmp_path / "go")}
+    environ = {**environment(), **cluster.environ, **places}
 
     def sbatch(*arguments):
         resources = ["--parsable", "--mem=500M", "--cpus-per-task=2", "--time=5"]
@@ -287,13 +292,21 @@ def test_shipped_scripts_run_as_they_are(cluster, wandb_online, tmp_path):
         sbatch("--array=0-1", "slurm/local_sweep.sbatch", "sweep.yml", "--devices=cpu"),
         sbatch("slurm/train.sbatch", *FIXED, "--epochs=1", "--wandb=disabled"),
     ]
+    own = scratch / f"jade-{jobs[0]}_0" / "experiments"
+    wait_for(lambda: bool(list(own.glob("*/metrics.csv"))), cluster.describe)
+    cluster.call("scancel", "--batch", "--signal=USR1", jobs[0])
+    (tmp_path / "go").touch()
     refused = sbatch("slurm/jade_agent.sbatch"), sbatch("slurm/wandb_agent.sbatch")
     cluster.wait_until_empty()
     said = "\n".join(path.read_text() for path in sorted(project.root.glob("*.log")))
     states = [cluster.details(f"{job}_0")["JobState"] for job in jobs]
     assert states == ["COMPLETED"] * 4, said
     served = [wandb_online.runs[n].state for s in wandb_online.sweeps.values() for n in s.runs]
-    assert served == ["finished"] * 4, said
+    assert served == ["finished"] * 3, said
+    # W&B's agent was told in time: its run went on when the job was queued again.
+    assert cluster.details(f"{jobs[0]}_0")["Restarts"] == "1", said
+    (interrupted,) = wandb_online.sweeps[sweeps["wandb"]].runs
+    assert wandb_online.runs[interrupted].num_starts == 2
     local = list_runs(project.root / "experiments" / "sweep" / "runs")
     assert statuses(local) == ["finished"] * 2
     assert len(list_runs(project.root / "experiments")) == 1

@@ -98,11 +98,12 @@ def _plan_wandb(text: str, rest: list[str], namespace: argparse.Namespace) -> "W
             reference = require_sweep_on_wandb(reference, os.environ)
         root = default_root()
     resources = read_resources(namespace, [])
+    command: tuple[str, ...]
+    preflight: tuple[str, ...] = ()
     if namespace.wandb_agent:
         command = ("wandb", "agent", "--forward-signals", *own, str(reference))
         preflight = ("jade", "agent", str(reference), "--preflight")
     else:
-        preflight = ()
         devices = [] if _value_of("--devices", own) else ["--devices", _devices(resources)]
         command = (
             *("jade", "agent", str(reference), "--per_device", str(namespace.per_job)),
