@@ -265,53 +265,63 @@ def test_grid_runs_as_an_array_by_numbers(cluster, tmp_path):
     assert len(list((project.root / "experiments").glob("*/test_*/summary.json"))) == 2
 
 
-def test_shipped_scripts_run_as_they_are(cluster, wandb_online, tmp_path):
+@pytest.fixture
+def shipped(cluster, tmp_path):
+    """A project with the scripts that JADE ships, and a function that submits one of them."""
     project = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "slurm", project.root / "slurm")
-    text = write_sweep(project, "sweep.yml", "--epochs=1").read_text()
-    small = {**yaml.safe_load(text), "parameters": {"seed": {"values": [1, 2]}}}
-    project.write("sweep.yml", yaml.safe_dump(small))
-    slow = {"seed": {"value": 1}, "model.pause": {"value": 0.1}, "epochs": {"value": 60}}
-    sweeps = {
-        "wandb": wandb_online.create_sweep(yaml.safe_dump({**small, "parameters": slow})),
-        "jade": wandb_online.create_sweep(yaml.safe_dump(small)),
-    }
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    places = {"TMPDIR": str(scratch), "GO": str(tmp_path / "go")}
-    environ = {**environment(), **cluster.environ, **places}
+    (tmp_path / "scratch").mkdir()
+    places = {"TMPDIR": str(tmp_path / "scratch"), "GO": str(tmp_path / "go")}
+    sweep = yaml.safe_load(write_sweep(project, "sweep.yml", "--epochs=1").read_text())
 
     def sbatch(*arguments):
+        environ = {**environment(), **cluster.environ, **places}
         resources = ["--parsable", "--mem=500M", "--cpus-per-task=2", "--time=5"]
         return cluster.call("sbatch", *resources, *arguments, cwd=project.root, env=environ).strip()
 
-    exports = {name: f"--export=ALL,SWEEP_ID={sweep}" for name, sweep in sweeps.items()}
+    return project, sweep, sbatch
+
+
+def test_shipped_scripts_run_as_they_are(shipped, cluster, wandb_online, tmp_path):
+    project, sweep, sbatch = shipped
+    small = {**sweep, "parameters": {"seed": {"values": [1, 2]}}}
+    project.write("sweep.yml", yaml.safe_dump(small))
+    slow = {"seed": {"value": 1}, "model.pause": {"value": 0.1}, "epochs": {"value": 60}}
+    sweep_id = wandb_online.create_sweep(yaml.safe_dump(small))
+    slow_id = wandb_online.create_sweep(yaml.safe_dump({**sweep, "parameters": slow}))
     jobs = [
-        sbatch(exports["wandb"], "slurm/wandb_agent.sbatch"),
-        sbatch(exports["jade"], "slurm/jade_agent.sbatch", "--devices=cpu"),
+        sbatch(f"--export=ALL,SWEEP_ID={slow_id}", "slurm/wandb_agent.sbatch"),
+        sbatch(f"--export=ALL,SWEEP_ID={sweep_id}", "slurm/jade_agent.sbatch", "--devices=cpu"),
         sbatch("--array=0-1", "slurm/local_sweep.sbatch", "sweep.yml", "--devices=cpu"),
         sbatch("slurm/train.sbatch", *FIXED, "--epochs=1", "--wandb=disabled"),
     ]
+    scratch = tmp_path / "scratch"
     own = scratch / f"jade-{jobs[0]}_0" / "experiments"
     wait_for(lambda: bool(list(own.glob("*/metrics.csv"))), cluster.describe)
     cluster.call("scancel", "--batch", "--signal=USR1", jobs[0])
     (tmp_path / "go").touch()
-    refused = sbatch("slurm/jade_agent.sbatch"), sbatch("slurm/wandb_agent.sbatch")
     cluster.wait_until_empty()
     said = "\n".join(path.read_text() for path in sorted(project.root.glob("*.log")))
-    states = [cluster.details(f"{job}_0")["JobState"] for job in jobs]
-    assert states == ["COMPLETED"] * 4, said
-    served = [wandb_online.runs[n].state for s in wandb_online.sweeps.values() for n in s.runs]
-    assert served == ["finished"] * 3, said
+    assert [cluster.details(f"{job}_0")["JobState"] for job in jobs] == ["COMPLETED"] * 4, said
+    states = {
+        i: [wandb_online.runs[n].state for n in s.runs] for i, s in wandb_online.sweeps.items()
+    }
+    assert states == {slow_id: ["finished"], sweep_id: ["finished"] * 2}, said
     # W&B's agent was told in time: its run went on when the job was queued again.
     assert cluster.details(f"{jobs[0]}_0")["Restarts"] == "1", said
-    (interrupted,) = wandb_online.sweeps[sweeps["wandb"]].runs
+    (interrupted,) = wandb_online.sweeps[slow_id].runs
     assert wandb_online.runs[interrupted].num_starts == 2
     local = list_runs(project.root / "experiments" / "sweep" / "runs")
     assert statuses(local) == ["finished"] * 2
     assert len(list_runs(project.root / "experiments")) == 1
     # Each has removed what was its own.
     assert list(scratch.iterdir()) == []
-    for job in refused:
-        assert cluster.details(f"{job}_0")["ExitCode"] == "2:0"
+
+
+def test_shipped_script_without_a_sweep_id_ends_with_2(shipped, cluster):
+    project, _, sbatch = shipped
+    jobs = sbatch("slurm/jade_agent.sbatch"), sbatch("slurm/wandb_agent.sbatch")
+    cluster.wait_until_empty()
+    assert [cluster.details(f"{job}_0")["ExitCode"] for job in jobs] == ["2:0"] * 2
+    said = "".join(path.read_text() for path in project.root.glob("*.log"))
     assert said.count("sbatch --export=ALL,SWEEP_ID=entity/project/id slurm/") == 2
