@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "unshare")
-TIMEOUT_S = 120.0
+# Many tests may run at a time.
+TIMEOUT_S = 600.0
 NODES = ("n1", "n2")
 # A credential of munge that is older is refused; a job that is queued again waits as long.
 CREDENTIAL_S = 5

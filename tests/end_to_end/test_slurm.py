@@ -170,11 +170,12 @@ def interrupted(started_cluster, tmp_path_factory):
 @pytest.mark.parametrize("name", ["limit", "requeued", "preempted"])
 def test_interrupted_training_is_queued_again_and_ends_bit_identical(interrupted, name):
     said = interrupted.log(name)
-    assert interrupted.details(name)["Restarts"] == "1", said
+    assert int(interrupted.details(name)["Restarts"]) >= 1, said
     assert "start 2" in said
     assert interrupted.details(name)["JobState"] == "COMPLETED", said
     status = interrupted.status(name)
-    assert (status["status"], status["attempts"]) == ("finished", 2)
+    assert status["status"] == "finished"
+    assert status["attempts"] >= 2
     assert read_result(interrupted.run(name)) == read_result(interrupted.run("held"))
 
 
