@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jade.command_line import add_settings, collect_overrides
 from jade.commands.base import make_parser
-from jade.errors import ConfigError, suggest
+from jade.errors import ConfigError, closest
 
 if TYPE_CHECKING:
     from jade.launch.submission import Wish
@@ -137,8 +137,9 @@ def read_run_arguments(others: Sequence[str], parser: JobParser) -> "list[Overri
     for override in overrides:
         first = str(override.path[0]).replace("-", "_")
         if first not in known:
-            flags = {flag.lstrip("-") for flag in parser.flags} | known
-            raise ConfigError(f"There is no flag --{override.key}.{suggest(first, flags, limit=0)}")
+            meant = closest(first, {flag.lstrip("-") for flag in parser.flags} | known)
+            hint = f" Did you mean --{meant}?" if meant else ""
+            raise ConfigError(f"There is no flag --{override.key}.{hint}")
     return overrides
 
 

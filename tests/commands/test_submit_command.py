@@ -234,7 +234,7 @@ def test_agents_of_wandb_are_handed_over_with_the_whole_name_of_the_sweep(
     ("tokens", "text"),
     [
         (["train"], "What is to be trained?"),
-        (["train", *RUN, "--tiem=1:00"], "There is no flag --tiem. Did you mean 'time'?"),
+        (["train", *RUN, "--tiem=1:00"], "There is no flag --tiem. Did you mean --time?"),
         (["train", *RUN, "--config=nowhere.yml"], "nowhere.yml"),
         (["train", *RUN, "--env_file=nowhere"], "env_file: there is no file"),
         (["train", *RUN, "--profile=nowhere.yml"], "--profile: there is no file nowhere.yml"),
