@@ -167,6 +167,7 @@ class Agent:
         """Work until there is nothing left to do, and return the exit code."""
         started = time.monotonic()
         self._end_at = self._pace.start(started)
+        self._hear_what_came_early()
         self._take_over()
         try:
             while not self._is_done():
@@ -180,9 +181,15 @@ class Agent:
             return 1
         return self._exit_code
 
+    def _hear_what_came_early(self) -> None:
+        """Obey signals that were there before the first question: W&B would hand out a point."""
+        while not self._events.empty():
+            self._events.get()()
+
     def _take_over(self) -> None:
         """Go on with what a former process of the same job was cut off from."""
-        for place, order in enumerate(self._left.take_over()):
+        left = self._left.take_over()
+        for place, order in enumerate(left if self._takes_work else ()):
             self._num_taken += 1
             self._report(f"{order.run_id}  was cut off with this job, and goes on.")
             seat = self._seats[place % len(self._seats)]
@@ -196,10 +203,13 @@ class Agent:
     def _is_done(self) -> bool:
         if any(seat.trials or seat.is_checking for seat in self._seats):
             return False
-        if not self._takes_work or all(seat.is_closed for seat in self._seats):
+        is_asking = any(seat.is_asking for seat in self._seats)
+        if not self._takes_work:
+            # What is handed out meanwhile has to be remembered, and is by a job.
+            return not (is_asking and self._is_in_job)
+        if all(seat.is_closed for seat in self._seats):
             return True
         count = self._options.count
-        is_asking = any(seat.is_asking for seat in self._seats)
         return count is not None and self._num_taken >= count and not is_asking
 
     def _wait_for_event(self) -> None:
@@ -327,7 +337,10 @@ class Agent:
         kind = command.get("type")
         if kind in RUN_COMMANDS:
             self._num_taken += 1
-            seat.waiting.append(Order.read(command))
+            order = Order.read(command)
+            # From now on it is known to W&B as ours, also if we stop before it begins.
+            self._left.add(order)
+            seat.waiting.append(order)
             self._start_next(seat)
         elif kind == "stop":
             for trial in seat.trials:
@@ -348,7 +361,6 @@ class Agent:
         order = seat.waiting.pop(0)
         trial = self._make_trial(order, seat.slot)
         seat.trials.append(trial)
-        self._left.add(order)
         try:
             program = self._make_program(order, seat.slot)
         except ConfigError as error:
@@ -398,8 +410,9 @@ class Agent:
 
     def _end(self, seat: _Seat, trial: Trial, code: int) -> None:
         seat.trials.remove(trial)
-        self._left.remove(trial.run_id)
         trial.end(code)
+        if self._takes_work or not self._left.is_cut_off(trial.run_id):
+            self._left.remove(trial.run_id)
         for line in self.tally.add(trial):
             self._report(line)
         self._failures.note(trial)

@@ -36,30 +36,29 @@ class LeftOrders:
         self._orders: dict[str, Order] = {}
 
     def take_over(self) -> list[Order]:
-        """Return what a former process of this job was cut off from."""
+        """Return what a former process of this job was cut off from, or did not come to."""
         if self._path is None:
             return []
         found: list[Order] = []
         with contextlib.suppress(OSError, ValueError, TypeError):
             found = [Order(**item) for item in json.loads(self._path.read_bytes())]
-        return [
-            Order(order.run_id, order.program, {**order.values, AGAIN: {}})
-            for order in found
-            if self._is_cut_off(order.run_id)
-        ]
+        left = [order for order in found if self.is_cut_off(order.run_id)]
+        self._orders = {order.run_id: order for order in left}
+        self._write()
+        return [Order(order.run_id, order.program, {**order.values, AGAIN: {}}) for order in left]
 
     def add(self, order: Order) -> None:
-        """Note that a trial begins."""
+        """Note that a trial was taken."""
         self._orders[order.run_id] = order
         self._write()
 
     def remove(self, run_id: str) -> None:
-        """Note that a trial has ended, in whatever way; W&B knows of it."""
+        """Note that a trial has ended in a way that W&B knows of."""
         self._orders.pop(run_id, None)
         self._write()
 
-    def _is_cut_off(self, run_id: str) -> bool:
-        """Tell whether a run could not even say how it ended."""
+    def is_cut_off(self, run_id: str) -> bool:
+        """Tell whether a run could not even say how it ended, or that it began."""
         if self._root is None:
             return False
         with contextlib.suppress(OSError, ValueError):
