@@ -152,7 +152,10 @@ class Agent:
         self._wait_s = FIRST_WAIT_S
         self._said: set[str] = set()
         self._left = LeftOrders(
-            workplace.sweep_folder, workplace.experiments_root, workplace.environ
+            workplace.sweep_folder,
+            workplace.experiments_root,
+            workplace.environ,
+            sweep.read_run_state,
         )
         self._seats = [self._make_seat(slot) for slot in slots]
         self._launcher = launcher
@@ -411,7 +414,7 @@ class Agent:
     def _end(self, seat: _Seat, trial: Trial, code: int) -> None:
         seat.trials.remove(trial)
         trial.end(code)
-        if self._takes_work or not self._left.is_cut_off(trial.run_id):
+        if self._takes_work or not self._left.is_unsettled(trial.run_id):
             self._left.remove(trial.run_id)
         for line in self.tally.add(trial):
             self._report(line)

@@ -2,17 +2,20 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from jade.job import find_job_id
 from jade.launch.sweep_command import Order
-from jade.run_dir import RUNNING, RunDir
+from jade.lock import is_held
+from jade.run_dir import PREEMPTED, RUNNING, RunDir
 from jade.whole_file import write_whole
 
 # With this among its values, a run is looked for on W&B, too, as when W&B hands it out again.
 AGAIN = "_wandb"
+# States in which W&B hands a run out again by itself, or has no need to.
+HANDED_OUT = ("preempting", "preempted", "pending", "finished", "")
 
 
 class LeftOrders:
@@ -25,11 +28,17 @@ class LeftOrders:
         folder: Of the sweep.
         experiments_root: Where runs are; None if they cannot be continued.
         environ: Says which job this is.
+        ask_state: Asks W&B for the state of a run.
     """
 
     def __init__(
-        self, folder: Path, experiments_root: Path | None, environ: Mapping[str, str]
+        self,
+        folder: Path,
+        experiments_root: Path | None,
+        environ: Mapping[str, str],
+        ask_state: Callable[[str], str],
     ) -> None:
+        self._ask_state = ask_state
         job_id = find_job_id(environ) if experiments_root is not None else None
         self._path = None if job_id is None else folder / f"job-{job_id}.json"
         self._root = experiments_root
@@ -42,7 +51,7 @@ class LeftOrders:
         found: list[Order] = []
         with contextlib.suppress(OSError, ValueError, TypeError):
             found = [Order(**item) for item in json.loads(self._path.read_bytes())]
-        left = [order for order in found if self.is_cut_off(order.run_id)]
+        left = [order for order in found if self._is_ours(order.run_id)]
         self._orders = {order.run_id: order for order in left}
         self._write()
         return [Order(order.run_id, order.program, {**order.values, AGAIN: {}}) for order in left]
@@ -57,13 +66,25 @@ class LeftOrders:
         self._orders.pop(run_id, None)
         self._write()
 
-    def is_cut_off(self, run_id: str) -> bool:
-        """Tell whether a run could not even say how it ended, or that it began."""
-        if self._root is None:
-            return False
-        with contextlib.suppress(OSError, ValueError):
-            return RunDir(self._root / run_id).read_status().get("status") == RUNNING
-        return True
+    def is_unsettled(self, run_id: str) -> bool:
+        """Tell whether W&B may think that a run goes on: it was cut off, or stopped just now."""
+        return self._status(run_id) in (None, RUNNING, PREEMPTED)
+
+    def _is_ours(self, run_id: str) -> bool:
+        """Tell whether a run is for us to go on with."""
+        status = self._status(run_id)
+        if status == PREEMPTED:
+            # The process that speaks with W&B may have been ended before that was said.
+            return self._ask_state(run_id) not in HANDED_OUT
+        is_cut_off = status in (None, RUNNING)
+        return is_cut_off and self._root is not None and not is_held(self._root / run_id)
+
+    def _status(self, run_id: str) -> str | None:
+        """Return what a run says of itself; None if it says nothing."""
+        if self._root is not None:
+            with contextlib.suppress(OSError, ValueError):
+                return str(RunDir(self._root / run_id).read_status().get("status"))
+        return None
 
     def _write(self) -> None:
         if self._path is None:

@@ -5,9 +5,9 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, JadeError
 from jade.remote.client import Client, status_of, text_of
-from jade.remote.reference import SweepReference
+from jade.remote.reference import RunReference, SweepReference
 
 # An answer may take this long; the server has then been asked once, not several times.
 TIMEOUT_S = 30.0
@@ -67,6 +67,14 @@ class WandbSweep:
         except Exception:
             return ""
         return str(found.get("state") or "").upper()
+
+    def read_run_state(self, run_id: str) -> str:
+        """Ask whether a run is running, preempted, crashed and so on; empty if unknown."""
+        reference = RunReference(self.entity, self.project, run_id)
+        try:
+            return str(self._client.find_run(reference).state).lower()
+        except JadeError:
+            return ""
 
     def register(self) -> str:
         """Register an agent, and return its id."""
