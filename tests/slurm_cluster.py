@@ -307,6 +307,8 @@ if __name__ == "__main__":
     # For trying things out: a cluster until Ctrl-C.
     import tempfile
 
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as place, SlurmCluster(Path(place)) as cluster:
         sys.stdout.write(f"export SLURM_CONF={cluster.environ['SLURM_CONF']}\n")
         sys.stdout.flush()
