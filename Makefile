@@ -6,7 +6,7 @@ WORKERS ?= 6
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit browser bench faults clean
+.PHONY: demo test lint unit browser slurm bench faults clean
 
 demo: $(READY)
 	$(BIN)/python train.py \
@@ -33,6 +33,11 @@ unit: $(READY)
 browser:
 	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
+
+# For the tests of jobs, which are skipped where there is no SLURM: Debian's. Tests start it themselves.
+slurm:
+	@command -v slurmctld > /dev/null || command -v /usr/sbin/slurmctld > /dev/null || \
+	  { apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends slurm-wlm; }
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'

@@ -14,6 +14,7 @@ from jade.file_tree import load_tree, merge_document
 from jade.origin import KeyPath, Origin
 from jade.overrides import Override, exists, find, join_key, leaves
 from jade.plain import require_plain
+from jade.resources import SECTION, read_resources
 from jade.settings import ALIASES, FIELDS, FILES, LOAD_IN_MODEL, REQUESTS, SECTIONS, canonical
 from jade.yaml_file import Document, load_mapping
 
@@ -34,6 +35,7 @@ class Configuration(Document):
         folder: What the paths of files with code are relative to: the working directory, unless
             the configuration is of another place.
         is_requeued: Whether its run was preempted in a sweep, and is given out again.
+        slurm: What jobs of a cluster are given, with the place where that is written.
         fence: Keeps out what a configuration of somebody else must not name; None for one's own.
     """
 
@@ -44,6 +46,7 @@ class Configuration(Document):
     folder: Path = Path()
     fence: Fence | None = None
     is_requeued: bool = False
+    slurm: list[tuple[str, Any]] = field(default_factory=list)
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
@@ -116,7 +119,11 @@ def load(sources: Sources) -> Configuration:
     chosen = {override.key: override.value for override in overrides if override.key in FIELDS}
     configuration = Configuration(overrides=overrides, is_requeued=_is_requeued(sources))
     for path in _as_paths(chosen.get("config")):
-        configuration.add(_check_sectioned(sources.load_tree(path, "--config"), path))
+        document = _check_sectioned(sources.load_tree(path, "--config"), path)
+        configuration.slurm += _take_slurm(document)
+        configuration.add(document)
+    # Here only to be right: it is about jobs, and no part of what is trained.
+    read_resources(configuration.slurm)
     env_file = chosen.get("env_file", configuration.values.get("env_file"))
     if env_file is not None:
         env_file = str(_expand_path(env_file, "env_file", sources.environ))
@@ -234,6 +241,16 @@ def _check_sectioned(document: Document, path: Path) -> Document:
                 f"not {document.values[name]!r}.{hint}"
             )
     return document
+
+
+def _take_slurm(document: Document) -> list[tuple[str, Any]]:
+    """Take out the section about jobs."""
+    if SECTION not in document.values:
+        return []
+    where = document.origins[(SECTION,)]
+    for path in [path for path in document.origins if path[:1] == (SECTION,)]:
+        del document.origins[path]
+    return [(f"{where}: {SECTION}", document.values.pop(SECTION))]
 
 
 def _rename(document: Document, alias: str, name: str, path: Path) -> None:

@@ -10,6 +10,7 @@
      |    +-- DeviceError     the device is unknown or not available
      +-- CheckpointError    exit code 1: a checkpoint that cannot be written or read
      |    +-- MisfitError     exit code 2: it does not fit the code or configuration
+     +-- MachineError       exit code 69: this machine cannot run it, another one may
      +-- RunInUseError      exit code 73: another process owns the run directory
      +-- NetworkError       exit code 1: W&B cannot be reached, or does not answer as it should
      |    +-- UnfinishedError  it has not got all of a run in time
@@ -60,6 +61,12 @@ class CheckpointError(JadeError):
 
 class MisfitError(CheckpointError, ConfigError):
     """A checkpoint does not fit the code or configuration; nothing was changed."""
+
+
+class MachineError(JadeError):
+    """This machine cannot run what it is given: nothing is wrong with that, another one may."""
+
+    exit_code = 69
 
 
 class RunInUseError(JadeError):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from jade.job import is_in_job
+
 WATCHED = tuple(
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
@@ -110,7 +112,7 @@ class SignalWatch:
             # Somebody else has the same wish; it is being fulfilled.
             self._is_own_request = False
             return
-        if self.received is not None and AGENT in os.environ and number != signal.SIGINT:
+        if self.received is not None and number != signal.SIGINT and _comes_twice(os.environ):
             # A job that ends signals all its processes, and the agent then passes that on. Whoever
             # is in a hurry tells the agent, which does not ask twice.
             return
@@ -141,6 +143,10 @@ class SignalWatch:
 def is_in_sweep(environ: Mapping[str, str]) -> bool:
     """Tell whether an agent of W&B has started this run."""
     return bool(environ.get("WANDB_SWEEP_ID") and environ.get("WANDB_RUN_ID"))
+
+
+def _comes_twice(environ: Mapping[str, str]) -> bool:
+    return AGENT in environ or is_in_job(environ)
 
 
 def _do_nothing() -> None:

@@ -22,6 +22,8 @@ REFUSED = (400, 401, 403, 404, 409, 422)
 ABOUT_INPUT = "input:"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 CONNECT_S = 10.0
+# What W&B has no words for.
+OURS = ("jade", "slurm")
 # The client leaves these behind for whoever comes next in the process.
 LEFT_BEHIND = ("WANDB_ENTITY", "WANDB_PROJECT")
 
@@ -87,7 +89,7 @@ def register(
         name: Shown for the sweep, instead of what the file says.
     """
     url = require_account(os.environ)
-    values = {key: value for key, value in sweep.values.items() if key != "jade"}
+    values = {key: value for key, value in sweep.values.items() if key not in OURS}
     if name is not None:
         values["name"] = name
     entity = entity or values.get("entity") or wandb_account.entity(os.environ)

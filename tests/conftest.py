@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from slurm_fixtures import cluster, started_cluster
 from wandb_fixtures import wandb_online, wandb_server
 
-__all__ = ["wandb_online", "wandb_server"]
+__all__ = ["cluster", "started_cluster", "wandb_online", "wandb_server"]
 # In the background of a script SIGINT is ignored, and so it would be by all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):

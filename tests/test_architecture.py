@@ -37,6 +37,15 @@ def modules_after(code):
         "from jade.cli import main; main(['--version'])",
         "import contextlib, io\nfrom jade.cli import main\n"
         "with contextlib.redirect_stdout(io.StringIO()): main(['train', '--help'])",
+        # On a login node.
+        "import contextlib, io\nfrom jade.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        "    assert main(['submit', 'sweep', 'sweeps/digits_vae_sweep.yml', '--print']) == 0",
+        "import contextlib, io\nfrom jade.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        "    assert main(['submit', 'grid', 'sweeps/digits_vae_sweep.yml', '--print']) == 0",
+        "import contextlib, io\nfrom jade.cli import main\n"
+        "import jade.launch.job_list, jade.launch.job_cancel, jade.launch.submission",
     ],
 )
 def test_import_and_help_load_no_heavy_package(code):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import slurm_cluster
 
 ROOT = Path(__file__).parent.parent
 MAP = ROOT / "CONTRIBUTING.md"
@@ -44,7 +45,7 @@ def blocks(document: Path) -> list[Block]:
 def checkout(tmp_path):
     """A copy of the project, as a newcomer has it after cloning."""
     folder = tmp_path / "checkout"
-    for name in ("modules", "configurations", "sweeps"):
+    for name in ("modules", "configurations", "sweeps", "slurm"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("train.py", "Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder / name)
@@ -72,7 +73,7 @@ def run_shell(text: str, folder: Path, look: Callable[[], None]) -> None:
 
 @pytest.mark.slow
 def test_readme_blocks_run_as_a_newcomer_would_run_them(
-    checkout, wandb_server, tmp_path, monkeypatch
+    checkout, wandb_server, tmp_path, monkeypatch, request
 ):
     """Up to the section on sweeps without W&B; from there on with an account."""
     readme = blocks(ROOT / "README.md")
@@ -87,19 +88,41 @@ def test_readme_blocks_run_as_a_newcomer_would_run_them(
         if "jade sweep push" in block.text:
             for name, value in wandb_server.environ(tmp_path / "account").items():
                 monkeypatch.setenv(name, value)
+        if "jade submit" in block.text and not has_cluster(request):
+            continue
         if block.language == "bash":
             run_shell(block.text, checkout, lambda: note_sweep(wandb_server, monkeypatch))
         else:
             result = run([sys.executable, "-c", block.text], checkout)
             assert result.returncode == 0, f"README.md:{block.line}\n{result.stderr}"
+    num_jobs = check_jobs(checkout, request) if (checkout / "jobs").exists() else 0
     (sweep,) = wandb_server.sweeps.values()
     assert [wandb_server.runs[name].state for name in sweep.runs] == ["finished"] * 4
     kept = sorted((checkout / "experiments").iterdir())
     # One run of the example, two and one of the classifier, one from Python, one that may be queued
     # again, one from the weights of another, four of the sweep; the rehearsal is gone. The sweep
     # without an account has a folder of its own.
-    assert len(kept) == 12
+    assert len(kept) == 12 + num_jobs
     assert "</html>" in (checkout / "results.html").read_text()
+
+
+def has_cluster(request):
+    """Start a cluster, which the commands of jobs need; without one they are left out, not in CI."""
+    if slurm_cluster.missing() and os.environ.get("CI") != "true":
+        return False
+    request.getfixturevalue("cluster")
+    return True
+
+
+def check_jobs(checkout, request):
+    """Wait for the jobs, and return how many folders they have added to the experiments."""
+    cluster = request.getfixturevalue("cluster")
+    cluster.wait_until_empty()
+    said = "".join(path.read_text() for path in (checkout / "jobs").glob("*/logs/*"))
+    assert {facts["state"] for facts in cluster.jobs().values()} == {"COMPLETED"}, said
+    points = (checkout / "experiments" / "cluster" / "runs").glob("*/status.json")
+    assert ["finished" in path.read_text() for path in points] == [True] * 4
+    return 2
 
 
 def note_sweep(server, monkeypatch):
@@ -120,7 +143,7 @@ def test_links_and_paths_in_documents_exist(document):
         target = match["target"]
         if not target.startswith("http"):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
-    for name in re.findall(r"`((?:configurations|modules|sweeps|jade|tests)/[\w/.]+)`", text):
+    for name in re.findall(r"`((?:configurations|modules|sweeps|slurm|jade|tests)/[\w/.]+)`", text):
         assert (ROOT / name).exists(), f"{document.name}: {name}"
 
 

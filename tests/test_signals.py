@@ -72,6 +72,20 @@ def test_first_signal_in_a_sweep_is_held_back_from_the_start():
         assert calls == [1]
 
 
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "LSB_JOBID", "JADE_AGENT"])
+def test_second_signal_in_a_job_says_nothing_new(monkeypatch, name):
+    monkeypatch.setenv(name, "7")
+    with SignalWatch() as watch:
+        calls = []
+        watch.pass_on_to(lambda: calls.append(watch.received))
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert calls == [signal.SIGUSR1]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_second_signal_acts_as_if_nobody_watched():
     with SignalWatch() as watch:
         watch.hold_back()

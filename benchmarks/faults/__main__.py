@@ -12,7 +12,17 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.faults import change, cut_log, damage, full_disk, hostile, kill, stop, sweep_kill
+from benchmarks.faults import (
+    change,
+    cluster,
+    cut_log,
+    damage,
+    full_disk,
+    hostile,
+    kill,
+    stop,
+    sweep_kill,
+)
 from benchmarks.faults.bench import Bench
 from benchmarks.faults.verdict import Verdict, print_table
 
@@ -25,6 +35,7 @@ FAULTS: dict[str, Callable[[Bench], Verdict]] = {
     "log": cut_log.run,
     "change": change.run,
     "sweep": sweep_kill.run,
+    "cluster": cluster.run,
 }
 
 

@@ -10,6 +10,8 @@ COMMANDS = {
     "doctor": "examine your W&B account, this machine and configurations, and say what to do",
     "agent": "run the trials of a W&B sweep on this machine",
     "grid": "count, list and run the runs of a grid by their numbers",
+    "submit": "submit agents, trainings, grids and tests to a cluster (SLURM)",
+    "jobs": "show what became of jobs that were submitted, or cancel them with checkpoints",
     "test": "test a run, or all runs below a folder, and keep the results beside them",
     "config": "print the resolved configuration with the source of each value",
     "export": "put the model of a run into one file",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from jade.launch.agent import Agent, AgentOptions
     from jade.launch.launcher import Launcher
 
-# A tenth of the time limit, at most two minutes, is for checkpoints.
-RESERVE_SHARE, LONGEST_RESERVE_S = 0.1, 120.0
 TEACHING = """\
 SWEEP is what `wandb sweep` or `jade sweep push` printed: entity/project/id, project/id or id.
 
@@ -27,7 +25,8 @@ Its output goes to console.log in its run directory. TERM, USR1, USR2 and Ctrl-C
 the trials: they write a checkpoint, W&B hands them out again, and any agent goes on with them.
 
 Exit codes: 0 the work is done, 1 trials or this machine fail, 2 nothing was started,
-            75 stopped by a signal or --time_limit, 130 interrupted.
+            69 this machine of a cluster cannot run it, 75 stopped by a signal or --time_limit,
+            130 interrupted.
 """
 
 
@@ -41,6 +40,9 @@ def main(tokens: list[str], program: str) -> int:
     with ExitStack() as stack, signals_kept_back() as received:
         # As push and trainings do: what a file .env says counts here, too.
         stack.enter_context(exported(read_environment(os.environ, None)))
+        if namespace.preflight:
+            _examine(namespace)
+            return 0
         agent = _make_agent(namespace, options, stack)
         with signals_go_to(agent):
             for number in received:
@@ -71,7 +73,8 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--time_limit", "--time-limit", metavar="AMOUNT",
-        help="be gone after '55 minutes': trials stop a little before, with a checkpoint",
+        help="be gone after '55 minutes': trials stop a little before, with a checkpoint "
+        "(default: what SLURM has left for the job)",
     )  # fmt: skip
     add(
         "--grace", default="5 minutes", metavar="AMOUNT",
@@ -81,12 +84,14 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
         "--patience", default="6 hours", metavar="AMOUNT",
         help="how long W&B may be away before the agent gives up (default: 6 hours)",
     )  # fmt: skip
+    add("--preflight", action="store_true", help="examine this machine, and take no trial")
     add("--cold", action="store_true", help="start each trial as an ordinary process")
     return parser
 
 
 def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
     from jade.launch.agent import AgentOptions
+    from jade.launch.job_time import find_reserve, find_seconds_left
 
     problems = [
         f"--{name} must be at least {least}, not {getattr(namespace, name)}."
@@ -95,13 +100,14 @@ def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
     ]
     raise_all(problems)
     limit_s = _seconds(namespace.time_limit, "--time_limit")
-    reserve_s = min(RESERVE_SHARE * (limit_s or 0.0), LONGEST_RESERVE_S)
+    if limit_s is None:
+        limit_s = find_seconds_left(os.environ)
     kill_delay = os.environ.get("WANDB_AGENT_KILL_DELAY", "")
     return AgentOptions(
         count=namespace.count,
         max_failures=namespace.max_failures,
         time_limit_s=limit_s,
-        reserve_s=reserve_s,
+        reserve_s=find_reserve(limit_s),
         grace_s=_seconds(namespace.grace, "--grace") or 0.0,
         kill_delay_s=float(kill_delay) if kill_delay.isdecimal() else 30.0,
         patience_s=_seconds(namespace.patience, "--patience") or 0.0,
@@ -117,6 +123,27 @@ def _seconds(text: str | None, flag: str) -> float | None:
     if amount.unit != SECONDS:
         raise ConfigError(f"{flag}: {text!r} is no time. Write '55 minutes', '2 hours' or '30 s'.")
     return amount.number
+
+
+def _examine(namespace: argparse.Namespace) -> None:
+    """Say whether this machine can run the sweep, for whoever runs it by other means."""
+    from jade.launch.device_probe import probe
+    from jade.launch.slots import ALL, parse_devices
+    from jade.launch.wandb_sweep import WandbSweep
+    from jade.launch.workplace import make_workplace, remove_if_unused
+    from jade.remote.reference import parse_sweep
+
+    environ = dict(os.environ)
+    num_cuda = probe(environ)["count"] if namespace.devices == ALL else 0
+    devices = parse_devices(namespace.devices, num_cuda)
+    sweep = WandbSweep(parse_sweep(namespace.sweep, environ), environ)
+    workplace = make_workplace(sweep, devices, environ, Path.cwd())
+    try:
+        workplace.preflight.require_success()
+    finally:
+        (workplace.sweep_folder / "sweep.yml").unlink(missing_ok=True)
+        remove_if_unused(workplace.sweep_folder)
+    print(f"this machine can run the sweep {sweep}")
 
 
 def _make_agent(
@@ -139,7 +166,7 @@ def _make_agent(
     workplace = make_workplace(sweep, devices, environ, folder)
     for note in workplace.notes:
         print(f"note: {note}", flush=True)
-    raise_all([str(finding) for finding in workplace.preflight.problems()])
+    workplace.preflight.require_success()
     slots = make_slots(devices, namespace.per_device, environ, namespace.threads)
     names = ", ".join(slot.name for slot in slots)
     print(f"sweep {sweep} ({sweep.url}) on {names}", flush=True)

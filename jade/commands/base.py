@@ -5,11 +5,15 @@ import contextlib
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jade.command_line import ArgumentParser, add_settings, collect_overrides
 from jade.errors import ConfigError, closest
+from jade.job import is_in_job
+from jade.signals import AGENT
 
 if TYPE_CHECKING:
     from jade.config import Configuration
@@ -127,6 +131,28 @@ def start_relay(configuration: "Configuration") -> "RelayProcess | None":
         return None
     is_needed = mode != "disabled" and not chosen.get("dry_run")
     return RelayProcess(configuration.environ) if is_needed else None
+
+
+def require_machine(configuration: "Configuration") -> None:
+    """Find out, in a job of a cluster, whether its machine can run this at all.
+
+    The trials of an agent need not ask: the agent has.
+    """
+    environ = configuration.environ
+    if not is_in_job(environ) or AGENT in environ or environ.get("WANDB_SWEEP_PARAM_PATH"):
+        return
+    from jade.launch.preflight import ROOT, Preflight, find_setting
+
+    Preflight(
+        configurations=[configuration],
+        folders={
+            ROOT: Path(find_setting(configuration, ROOT)),
+            "temporary files": Path(tempfile.gettempdir()),
+        },
+        devices=["auto"],
+        environ=environ,
+        needs_login=False,
+    ).require_success()
 
 
 @contextlib.contextmanager

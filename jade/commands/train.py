@@ -10,6 +10,7 @@ from jade.commands.base import (
     make_run_parser,
     parse,
     read_configuration,
+    require_machine,
     start_relay,
 )
 from jade.commands.confirmation import is_confirmed, show_configuration
@@ -35,6 +36,7 @@ def main(tokens: list[str], program: str) -> int:
         if parsed[0].confirm and not _is_confirmed(configuration):
             print("nothing was started")
             return 0
+        require_machine(configuration)
         relay = start_relay(configuration)
         with importing_for_good():
             from jade.run import Circumstances, execute

@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, MachineError
+from jade.job import is_in_job
 from jade.launch.courier import Courier
 from jade.launch.failures import FailureRecord
 from jade.launch.launcher import Launcher
+from jade.launch.left_orders import LeftOrders
+from jade.launch.pace import Pace
 from jade.launch.preflight import Finding
 from jade.launch.program import Program, make_program
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order, ParameterFiles, build
 from jade.launch.tally import Tally
-from jade.launch.trial import WANDB_KEY, Trial
+from jade.launch.trial import FINISHED, WANDB_KEY, Trial
 from jade.launch.wandb_sweep import (
     AccessDeniedError,
     ServerAwayError,
@@ -139,6 +142,8 @@ class Agent:
         metric = sweep.config.get("metric")
         self._metric = metric.get("name") if isinstance(metric, Mapping) else None
         self._failures = FailureRecord(options.max_failures)
+        self._pace = Pace(options.time_limit_s, options.reserve_s)
+        self._is_in_job = is_in_job(workplace.environ)
         self.tally = Tally(self._metric, _goal(metric))
         self._num_taken = 0
         self._takes_work = True
@@ -152,6 +157,12 @@ class Agent:
         self._away_since: float | None = None
         self._wait_s = FIRST_WAIT_S
         self._said: set[str] = set()
+        self._left = LeftOrders(
+            workplace.sweep_folder,
+            workplace.experiments_root,
+            workplace.environ,
+            sweep.read_run_state,
+        )
         self._seats = [self._make_seat(slot) for slot in slots]
         self._launcher = launcher
         launcher.listen(
@@ -164,8 +175,9 @@ class Agent:
     def run(self) -> int:
         """Work until there is nothing left to do, and return the exit code."""
         started = time.monotonic()
-        if self._options.time_limit_s is not None:
-            self._end_at = started + self._options.time_limit_s - self._options.reserve_s
+        self._end_at = self._pace.start(started)
+        self._hear_what_came_early()
+        self._take_over()
         try:
             while not self._is_done():
                 self._ask_where_due()
@@ -177,6 +189,21 @@ class Agent:
         if self._exit_code == 0 and self.tally.has_only_failures:
             return 1
         return self._exit_code
+
+    def _hear_what_came_early(self) -> None:
+        """Obey signals that were there before the first question: W&B would hand out a point."""
+        while not self._events.empty():
+            self._events.get()()
+
+    def _take_over(self) -> None:
+        """Go on with what a former process of the same job was cut off from."""
+        left = self._left.take_over()
+        for place, order in enumerate(left if self._takes_work else ()):
+            self._num_taken += 1
+            self._report(f"{order.run_id}  was cut off with this job, and goes on.")
+            seat = self._seats[place % len(self._seats)]
+            seat.waiting.append(order)
+            self._start_next(seat)
 
     def receive(self, number: int) -> None:
         """Take a signal: once, trials are asked to stop; twice, they are ended."""
@@ -254,7 +281,10 @@ class Agent:
 
     def _ask_where_due(self) -> None:
         now = time.monotonic()
+        is_late = self._pace.is_late(now)
         for seat in self._seats:
+            if is_late and seat.is_idle and not seat.is_asking and self._may_ask(seat):
+                self._quit(self._pace.describe(now), EXIT_PREEMPTED)
             if self._may_ask(seat) and now >= seat.next_question:
                 seat.next_question = now + INTERVAL_S
                 seat.is_asking = True
@@ -325,7 +355,10 @@ class Agent:
         kind = command.get("type")
         if kind in RUN_COMMANDS:
             self._num_taken += 1
-            seat.waiting.append(Order.read(command))
+            order = Order.read(command)
+            # From now on it is known to W&B as ours, also if we stop before it begins.
+            self._left.add(order)
+            seat.waiting.append(order)
             self._start_next(seat)
         elif kind == "stop":
             for trial in seat.trials:
@@ -411,11 +444,15 @@ class Agent:
     def _end(self, seat: _Seat, trial: Trial, code: int) -> None:
         seat.trials.remove(trial)
         trial.end(code)
+        if self._takes_work or not self._left.is_unsettled(trial.run_id):
+            self._left.remove(trial.run_id)
         for line in self.tally.add(trial):
             self._report(line)
         if trial.never_began:
             self._give_back([trial.order])
         self._failures.note(trial)
+        if trial.outcome == FINISHED:
+            self._pace.add(trial.duration_s)
         if trial.is_failure and self._takes_work:
             self._examine(seat)
         trial.close()
@@ -444,11 +481,15 @@ class Agent:
         seat.is_checking = False
         if found:
             listed = "".join(f"\n  {finding}" for finding in found)
-            self._quit(f"This machine cannot run the sweep any more:{listed}", 1)
+            code = MachineError.exit_code if self._is_in_job else 1
+            self._quit(f"This machine cannot run the sweep any more:{listed}", code)
 
     # Stopping
 
     def _obey(self, number: int) -> None:
+        if self._received is not None and self._is_in_job and number != signal.SIGINT:
+            # A job is told first that it will end, and then that it ends: trials know by now.
+            return
         if self._received is not None:
             self._report("A second signal: trials are killed.")
             self._forget_answers_at = None
@@ -496,6 +537,8 @@ class Agent:
             text = f"cannot be given back to W&B, which will not hand it out again: {error}."
         else:
             text = "was not begun: W&B hands it out again."
+            # Whoever gets it, it is not for this job when it begins again.
+            self._events.put(functools.partial(self._left.remove, order.run_id))
         self._events.put(functools.partial(self._report, f"{order.run_id}  {text}"))
 
     def _note_return(self, _: Exception | None) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 
 from jade.errors import ConfigError, RunInUseError, StorageError
 from jade.heartbeat import Heartbeat
+from jade.job import is_in_job
 from jade.launch.launcher import WANDB_MODULES, WARM_MODULES, Launcher
+from jade.launch.pace import Pace
 from jade.launch.program import LOST, Program, make_program
 from jade.launch.pruning import Pruning
 from jade.launch.slots import Slot
@@ -44,6 +46,8 @@ class RunnerOptions:
     Attributes:
         count: How many points to take at most.
         retry: How often a run that fails is tried again.
+        time_limit_s: How long the sweep may take here in all.
+        reserve_s: How long before that its runs are asked to stop.
         grace_s: How long runs may take to stop once the sweep has been asked to.
         kill_delay_s: How long a run may take to stop that the sweep does not want any more.
         is_warm: Whether runs are forked from a process that has everything imported.
@@ -52,6 +56,8 @@ class RunnerOptions:
 
     count: int | None = None
     retry: int = 0
+    time_limit_s: float | None = None
+    reserve_s: float = 0.0
     grace_s: float = 300.0
     kill_delay_s: float = 30.0
     is_warm: bool = True
@@ -145,6 +151,9 @@ class LocalSweep:
         self._pruning = Pruning(setup.sweep) if setup.sweep.early_stop else None
         self._launcher: Launcher | None = None
         self._said: set[str] = set()
+        self._is_in_job = is_in_job(setup.environ)
+        self._pace = Pace(options.time_limit_s, options.reserve_s)
+        self._end_at: float | None = None
 
     # The loop
 
@@ -152,6 +161,7 @@ class LocalSweep:
         """Work until there is nothing left to do, and return the exit code."""
         self._stops_seen = self._study.attributes().get(STOPS)
         self._study.beat()
+        self._end_at = self._pace.start(time.monotonic())
         self._look_for_target()
         try:
             with Heartbeat(self._study.beat, BEAT_S):
@@ -216,6 +226,9 @@ class LocalSweep:
             self._give_up_at = None
             self._is_hurried = True
             self._kill_all()
+        if self._end_at is not None and now >= self._end_at:
+            self._end_at = None
+            self._stop("The time limit is near", signal.SIGTERM, EXIT_PREEMPTED)
         self._deliver(now)
         if now >= self._next_look:
             self._next_look = now + LOOK_S
@@ -288,6 +301,10 @@ class LocalSweep:
 
     def _next_run(self) -> SweepRun | None:
         while self._takes_work:
+            now = time.monotonic()
+            if self._pace.is_late(now) and (self._pending or self._may_claim_more):
+                self._quit(self._pace.describe(now), EXIT_PREEMPTED)
+                return None
             if not self._pending and not self._claim():
                 return None
             run = self._pending.pop(0)
@@ -443,6 +460,7 @@ class LocalSweep:
             self._take_failure(run, trial, f"it took longer than {limit}")
         elif outcome == FINISHED or was_pruned or outcome == STOPPED == trial.status.get("status"):
             self.run_seconds.append(trial.duration_s)
+            self._pace.add(trial.duration_s)
             is_stopped = was_pruned or outcome == STOPPED
             self._take_result(run, trial.status, trial, is_stopped=is_stopped)
         elif trial.was_asked_to_stop or self._is_in_use(trial) or self._is_lost(run, trial):
@@ -552,6 +570,9 @@ class LocalSweep:
     # Stopping
 
     def _obey(self, number: int) -> None:
+        if self._received is not None and self._is_in_job and number != signal.SIGINT:
+            # A job is told first that it will end, and then that it ends: runs know by now.
+            return
         if self._received is not None:
             self._say("A second signal: runs are killed.")
             self._is_hurried = True

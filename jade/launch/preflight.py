@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 
 from jade.config import Configuration
 from jade.envvars import expand_text, names_in, similar_variable
-from jade.errors import ConfigError
+from jade.errors import ConfigError, MachineError, raise_all
+from jade.job import is_in_job
 from jade.launch.device_probe import probe
 from jade.loggers import wandb_account as account
 from jade.overrides import join_key, leaves
@@ -21,6 +23,8 @@ LEAST_FREE_BYTES = 200 * 2**20
 GIB = 2**30
 ROOT = "experiments_root"
 DOWNLOAD = "download"
+# How many GPUs SLURM has given to a job on this machine.
+GIVEN = "SLURM_GPUS_ON_NODE"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Preflight:
         devices: What trials run on.
         environ: Of the trials.
         command_problems: What is wrong with the command that starts trials.
+        needs_login: Whether trials talk to W&B.
     """
 
     configurations: Sequence[Configuration]
@@ -56,6 +61,7 @@ class Preflight:
     devices: Sequence[str]
     environ: Mapping[str, str]
     command_problems: Sequence[str] = ()
+    needs_login: bool = True
 
     def examine(self) -> list[Finding]:
         """Examine everything, and return what was found, problems and all."""
@@ -64,13 +70,27 @@ class Preflight:
             *examine_devices(self.devices, self.environ),
             *examine_configurations(self.configurations),
             *(Finding("command", text, "Correct it.") for text in self.command_problems),
-            examine_login(self.environ),
+            *([examine_login(self.environ)] if self.needs_login else []),
         ]
         return list(dict.fromkeys(found))
 
     def problems(self) -> list[Finding]:
         """Examine everything, and return only what is wrong."""
         return [finding for finding in self.examine() if finding.is_problem]
+
+    def require_success(self) -> None:
+        """Refuse to work here if anything is wrong.
+
+        Raises:
+            MachineError: In a job of a cluster: it is to be run on another machine.
+            ConfigError: Elsewhere: somebody is there to mend it.
+        """
+        try:
+            raise_all([str(finding) for finding in self.problems()])
+        except ConfigError as error:
+            if not is_in_job(self.environ):
+                raise
+            raise MachineError(f"{socket.gethostname()} cannot run this. {error}") from error
 
 
 def examine_folder(name: str, path: Path) -> Iterator[Finding]:
@@ -99,21 +119,23 @@ def examine_folder(name: str, path: Path) -> Iterator[Finding]:
 
 
 def examine_devices(devices: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Try the GPUs that are wanted; nothing else needs a try."""
+    """Try the GPUs that are wanted, or that a job was given; nothing else needs a try."""
     wanted = [name for name in devices if name.startswith("cuda")]
+    given = environ.get(GIVEN, "")
+    if not wanted and given.isdecimal():
+        wanted = [f"cuda:{index}" for index in range(int(given))]
     if not wanted:
         yield Finding("devices", f"{', '.join(devices)}.")
         return
     seen = probe(environ)
     problems: Mapping[str, str] = seen["problems"]
+    advice = f"SLURM has given {given} here." if given else "Choose --devices."
     for name in wanted:
         index = int(name.partition(":")[2] or 0)
         if index >= seen["count"]:
             reason = f": {problems['cuda']}" if "cuda" in problems else ""
             found = "none" if not seen["count"] else f"cuda:0 to cuda:{seen['count'] - 1}"
-            yield Finding(
-                "devices", f"{name} is not there (found: {found}){reason}.", "Choose --devices."
-            )
+            yield Finding("devices", f"{name} is not there (found: {found}){reason}.", advice)
         elif name in problems:
             yield Finding("devices", f"{name} fails: {problems[name]}.", "Is it in use?")
         else:

@@ -42,7 +42,7 @@ def make_setup(
     """
     around = {key: value for key, value in environ.items() if key not in STRANGE}
     overrides = read_overrides(sweep, others, around)
-    configuration = _load_first(sweep, overrides, around)
+    configuration = load_first(sweep, overrides, around)
     root = default_root() if configuration is None else Path(find_setting(configuration, ROOT))
     folder = SweepFolder.of((Path.cwd() / root).absolute(), name)
     arguments: list[str] = []
@@ -97,7 +97,7 @@ def first_point(sweep: Sweep) -> Point:
     return sweep.draw(0) if grid is None else grid[0]
 
 
-def _load_first(
+def load_first(
     sweep: Sweep, overrides: Sequence[Override], environ: Mapping[str, str]
 ) -> Configuration | None:
     """Load the configuration of one point; None if the program is not one of JADE."""

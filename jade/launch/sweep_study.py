@@ -273,7 +273,10 @@ class SweepStudy:
     def _is_there(self, name: str, records: Mapping[str, Any]) -> bool:
         if name == self.worker.name:
             return True
-        return self._attendance.is_alive(name, records.get(PREFIX + name))
+        record = records.get(PREFIX + name)
+        if record and self.worker.has_replaced(name, record):
+            return False
+        return self._attendance.is_alive(name, record)
 
     # Ends
 

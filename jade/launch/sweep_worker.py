@@ -1,11 +1,13 @@
 """Say which process works at a sweep, and whether it is still alive, on whatever machine it is."""
 
+import os
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from jade.job import find_job_id
 from jade.owner import Owner
 
 PREFIX = "worker:"
@@ -17,14 +19,28 @@ LONG_GONE_S = 3600.0
 
 @dataclass(frozen=True)
 class Worker:
-    """One `jade sweep run`."""
+    """One `jade sweep run`.
+
+    Attributes:
+        job: The job of a cluster that it belongs to.
+    """
 
     owner: Owner = field(default_factory=Owner.this_process)
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    job: str | None = field(default_factory=lambda: find_job_id(os.environ))
 
     def record(self, *, has_ended: bool = False) -> dict[str, Any]:
         """Return what others have to know."""
-        return {**asdict(self.owner), "beat": time.time(), "ended": has_ended}
+        job = {"job": self.job} if self.job else {}
+        return {**asdict(self.owner), **job, "beat": time.time(), "ended": has_ended}
+
+    def has_replaced(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Tell whether another worker was a former process of the same job.
+
+        A job runs once at a time, on whatever machine: when it is queued again, nothing is left of
+        what it was.
+        """
+        return self.job is not None and record.get("job") == self.job and name != self.name
 
 
 class Attendance:

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jade.errors import ConfigError
+from jade.errors import ConfigError, JadeError
 from jade.remote.client import Client, status_of, text_of
-from jade.remote.reference import SweepReference
+from jade.remote.reference import RunReference, SweepReference
 from jade.signals import EXIT_PREEMPTED
 
 # An answer may take this long; the server has then been asked once, not several times.
@@ -100,6 +100,14 @@ class WandbSweep:
             return next((str(run.commit) for run in newest if run.commit), None)
         except Exception:
             return None
+
+    def read_run_state(self, run_id: str) -> str:
+        """Ask whether a run is running, preempted, crashed and so on; empty if unknown."""
+        reference = RunReference(self.entity, self.project, run_id)
+        try:
+            return str(self._client.find_run(reference).state).lower()
+        except JadeError:
+            return ""
 
     def register(self) -> str:
         """Register an agent, and return its id."""

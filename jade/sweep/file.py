@@ -11,6 +11,7 @@ import yaml
 from jade.errors import raise_all, suggest
 from jade.origin import KeyPath, Origin
 from jade.overrides import exists, find
+from jade.resources import SECTION, find_problems
 from jade.sweep.command import Command, read_command
 from jade.sweep.early_stop import EarlyStop, read_early_stop
 from jade.sweep.local import LocalOptions, read_local
@@ -29,7 +30,7 @@ KEYS = (
     *("program", "command", "method", "metric", "metrics", PARAMETERS, "early_terminate"),
     *("run_cap", *TEXTS, "controller", "scheduler", "job", "image_uri", "apiVersion", "kind"),
     # Ours: what W&B has no words for.
-    LOCAL,
+    *(LOCAL, SECTION),
 )
 
 
@@ -87,6 +88,11 @@ class Sweep:
         """What the section of JADE asks for, of which W&B takes no notice."""
         given = self.values.get(LOCAL)
         return [str(key) for key in given] if isinstance(given, Mapping) else []
+
+    @property
+    def resources(self) -> list[tuple[str, Any]]:
+        """What the file says about the jobs of a cluster, with the place."""
+        return [(f"{self.where(SECTION)}: {SECTION}", self.values.get(SECTION))]
 
     @property
     def local_origin(self) -> Origin:
@@ -158,6 +164,8 @@ class _Reader:
         self._check_metric_is_there(method, metric, early_stop)
         local = self._read_part(LOCAL, lambda v, found: read_local(v, reader.parameters, found))
         command = self._read_command()
+        where = self._document.origins.get((SECTION,))
+        self._problems += find_problems(f"{where}: {SECTION}", values.get(SECTION))
         raise_all(self._problems)
         return Sweep(
             path=self._path,

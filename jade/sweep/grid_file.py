@@ -9,6 +9,7 @@ from jade.errors import ConfigError, raise_all, suggest
 from jade.file_tree import DEFAULT_CONFIGS, load_tree
 from jade.origin import KeyPath, Origin
 from jade.overrides import join_key, leaves, split_key
+from jade.resources import SECTION, find_problems
 from jade.settings import ALIASES, FIELDS, SECTIONS, canonical
 from jade.sweep.command import DEFAULT_COMMAND, Command
 from jade.sweep.file import Sweep
@@ -17,7 +18,7 @@ from jade.yaml_file import Document, load_mapping
 
 TASKS, SETTINGS = "grid_tasks", "grid_settings"
 OVERWRITE, GRID_OVERWRITE = "overwrite", "grid_overwrite"
-KEYS = (TASKS, OVERWRITE, GRID_OVERWRITE, SETTINGS, "name", "description")
+KEYS = (TASKS, OVERWRITE, GRID_OVERWRITE, SETTINGS, "name", "description", SECTION)
 REPETITIONS, CONCURRENT, TRAINER = "experiment_repetitions", "max_concurrent_runs", "trainer"
 SETTING_KEYS = (REPETITIONS, CONCURRENT, TRAINER)
 CHANGEABLE = (*SECTIONS, *ALIASES, *FIELDS)
@@ -77,6 +78,8 @@ class _Reader:
             if (case := self._read_task(place, for_all, repeated=repetitions > 1)) is not None
         ]
         command = self._read_trainer(settings.get(TRAINER))
+        where = f"{self._origin((SECTION,))}: {SECTION}"
+        self._problems += find_problems(where, self._values.get(SECTION))
         raise_all(self._problems)
         return Sweep(
             path=self._path,

@@ -1,5 +1,6 @@
 """`jade agent` as a process, with the real wandb client: work, signals, faults of both sides."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -429,6 +430,32 @@ def test_work_that_arrives_while_the_agent_stops_is_given_back(script, start, wa
     assert len(list(folder.glob("started-1-*"))) == len(wandb_online.runs) == 1
 
 
+def test_a_job_that_begins_again_goes_on_with_what_died_with_its_machine(
+    project, wandb_online, start
+):
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
+    job = {"SLURM_JOB_ID": f"{os.getpid()}-{time.monotonic_ns()}"}
+    first = start(project.root, sweep, environ=job)
+    first.wait_for_files("pausing")
+    mark = f"SLURM_JOB_ID={job['SLURM_JOB_ID']}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+    first.popen.wait()
+    (project.root / "go").touch()
+
+    code, output = start(project.root, sweep, environ=job).wait()
+
+    assert code == 0, output
+    assert "was cut off with this job, and goes on" in output
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.num_starts) == ("finished", 2)
+    assert not list(project.root.glob("wandb/sweep-*/job-*.json"))
+
+
 def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):
     """The process that speaks with W&B for all trials outlives the agent."""
     agent, _ = paused
@@ -641,6 +668,24 @@ def test_a_time_limit_stops_trials_in_time(script, start):
     assert code == 75, output
     assert len(list(folder.glob("started-*"))) == 1
     assert "The time limit is near" in output
+
+
+def test_no_trial_is_taken_that_the_time_of_the_job_is_too_short_for(script, start, tmp_path):
+    folder, make = script
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho 0:20\n")
+    (tmp_path / "squeue").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+
+    code, output = start(
+        folder,
+        make("{x: {values: [1, 2]}, seconds: {value: 11}}"),
+        "--cold",
+        environ={"SLURM_JOB_ID": "7", "PATH": path},
+    ).wait()
+
+    assert code == 75, output
+    assert len(list(folder.glob("started-*"))) == 1
+    assert "is shorter than a trial takes" in output
 
 
 def test_a_paused_sweep_is_waited_for_and_a_finished_one_ends_the_agent(

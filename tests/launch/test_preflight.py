@@ -5,6 +5,7 @@ import os
 import pytest
 
 from jade.config import Sources, load
+from jade.errors import ConfigError, MachineError
 from jade.launch import preflight
 from jade.launch.preflight import Preflight, examine_configurations, examine_folder, find_setting
 from jade.origin import Origin
@@ -104,3 +105,30 @@ def test_a_setting_is_found_where_it_was_given(project):
     assert find_setting(plain, "experiments_root") == "experiments"
     assert find_setting(given, "experiments_root") == "/r/runs"
     assert find_setting(variable, "experiments_root") == "elsewhere"
+
+
+def make_check(project, folder, **environ):
+    return Preflight(
+        configurations=[configure(project, "train: {class: A, params: {a: $A}}", {})],
+        folders={"experiments_root": folder},
+        devices=["auto"],
+        environ=environ,
+        needs_login=False,
+    )
+
+
+def test_in_a_job_it_is_the_machine_that_is_at_fault(project, tmp_path):
+    with pytest.raises(ConfigError, match="needs A, which is not set") as caught:
+        make_check(project, tmp_path).require_success()
+    assert caught.value.exit_code == 2
+    with pytest.raises(MachineError, match=r"cannot run this\. .* needs A") as caught:
+        make_check(project, tmp_path, SLURM_JOB_ID="7").require_success()
+    assert caught.value.exit_code == 69
+
+
+def test_gpus_that_slurm_has_given_must_be_there(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "probe", lambda _: {"count": 1, "problems": {}})
+    found = make_check(project, tmp_path, SLURM_GPUS_ON_NODE="2").problems()
+    assert str(found[0]) == (
+        "devices: cuda:1 is not there (found: cuda:0 to cuda:0). SLURM has given 2 here."
+    )

@@ -575,3 +575,21 @@ def claim_until(where, sweep, last):
 
     study.storage.set_trial_user_attr = write_and_die
     study.claim(BayesSearch(sweep, None))
+
+
+def test_job_that_begins_again_takes_over_its_own_points_at_once(tmp_path):
+    """Its former process was on another machine, of which nobody can tell whether it runs."""
+    where = tmp_path / "journal.log"
+    first = open_study(where)
+    elsewhere = Owner("elsewhere", 1, time.time())
+    first.worker = Worker(owner=elsewhere, job="7_1")
+    first.beat()
+    first.add_points(points(1), 1)
+    claim = first.claim()
+
+    other = open_study(where, create=False)
+    other.worker = Worker(job="7_2")
+    assert other.claim() is None
+    again = open_study(where, create=False)
+    again.worker = Worker(job="7_1")
+    assert again.claim().key == claim.key

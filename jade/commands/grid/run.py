@@ -13,6 +13,7 @@ from jade.commands.base import (
     load_configuration,
     make_run_parser,
     parse,
+    require_machine,
     start_relay,
 )
 from jade.commands.grid import COMMANDS
@@ -37,6 +38,7 @@ def main(tokens: list[str], program: str) -> int:
         if parsed is None:
             return 0
         configuration = _configure(*parsed, program=program)
+        require_machine(configuration)
         relay = start_relay(configuration)
         with importing_for_good():
             from jade.run import Circumstances, execute

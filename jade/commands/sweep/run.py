@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import tempfile
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from jade.commands.passed_signals import signals_go_to, signals_kept_back
 from jade.commands.sweep import COMMANDS
 from jade.commands.sweep_view import check, show_report
 from jade.errors import ConfigError, raise_all
+from jade.job import is_in_job
 
 if TYPE_CHECKING:
     from jade.launch.local_sweep import Setup
@@ -147,6 +149,8 @@ class _Command:
             slots = self._make_slots(environ)
             if self._sweep.early_stop is not None and self._sweep.early_stop.strict:
                 self._note("early_terminate.strict only counts on W&B: here it is as if false")
+            if is_in_job(environ):
+                self._examine(setup, slots, environ)
             if not given.no_check:
                 show_report(self._sweep, check(self._sweep, self._others))
             if given.confirm and not self._is_confirmed(setup, slots):
@@ -155,6 +159,20 @@ class _Command:
             study = self._open(setup)
             with signals_kept_back() as received:
                 return self._work(setup, study, slots, received)
+
+    def _examine(self, setup: "Setup", slots: "Sequence[Slot]", environ: dict[str, str]) -> None:
+        """Find out whether this machine of a cluster can run the sweep, before it takes a point."""
+        from jade.launch.preflight import ROOT, Preflight
+        from jade.launch.workplace import load_configurations
+
+        found: list[str] = []
+        Preflight(
+            configurations=load_configurations(self._sweep, environ, found),
+            folders={ROOT: setup.folder.root, "temporary files": Path(tempfile.gettempdir())},
+            devices=[slot.device for slot in slots],
+            environ=environ,
+            needs_login=False,
+        ).require_success()
 
     def _make_slots(self, environ: dict[str, str]) -> "list[Slot]":
         from jade.launch.device_probe import find_devices
@@ -261,6 +279,7 @@ class _Command:
         received: Sequence[int],
     ) -> int:
         from jade.commands.sweep_table import SweepDisplay
+        from jade.launch.job_time import find_reserve, find_seconds_left
         from jade.launch.local_sweep import LocalSweep, RunnerOptions
         from jade.launch.search import BayesSearch, RandomSearch
         from jade.launch.sweep_setup import ALLOCATOR
@@ -269,9 +288,12 @@ class _Command:
         searches: dict[str, Any] = {"random": RandomSearch, "bayes": BayesSearch}
         search = searches.get(sweep.method)
         grace_s = _seconds(given.grace)
+        limit_s = find_seconds_left(os.environ)
         options = RunnerOptions(
             count=given.count,
             retry=given.retry,
+            time_limit_s=limit_s,
+            reserve_s=find_reserve(limit_s),
             grace_s=RunnerOptions.grace_s if grace_s is None else grace_s,
             kill_delay_s=RunnerOptions.kill_delay_s if grace_s is None else grace_s,
             is_warm=not given.cold,

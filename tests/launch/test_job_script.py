@@ -1,0 +1,208 @@
+"""The text of job scripts, and what bash makes of it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jade.launch.job_script import INDEX, LSF, SCHEDULERS, SLURM, SSH, Job, render
+from jade.resources import Resources
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "slurm").glob("*.sbatch"))
+
+
+def make_job(**more):
+    values = {
+        "name": "digits",
+        "command": ("jade", "sweep", "run", "a b.yml"),
+        "folder": Path("/p/jobs/digits-1"),
+        "logs": Path("/p/jobs/digits-1/logs"),
+        "working": Path("/p/jobs/digits-1/code"),
+        "programs": Path("/env/bin"),
+        "resources": Resources(),
+        **more,
+    }
+    return Job(**values)
+
+
+def header(job, scheduler=SLURM, mark="#SBATCH "):
+    lines = render(job, scheduler).splitlines()
+    return [line.removeprefix(mark) for line in lines if line.startswith(mark)]
+
+
+def test_header_asks_for_what_was_wanted():
+    resources = Resources(
+        time="10:00:00",
+        gpus="a100:2",
+        cpus=8,
+        mem="16G",
+        partition="gpu",
+        account="me",
+        sbatch_args=("--nice=10", "--constraint='a b'"),
+    )
+    assert header(make_job(resources=resources, num_elements=300, at_a_time=8)) == [
+        "--job-name=digits",
+        "--array=0-299%8",
+        "--output=/p/jobs/digits-1/logs/%x-%A_%a.log",
+        "--open-mode=append",
+        "--requeue",
+        "--signal=B:USR1@120",
+        "--export=ALL",
+        "--time=10:00:00",
+        "--gres=gpu:a100:2",
+        "--cpus-per-task=8",
+        "--mem=16G",
+        "--partition=gpu",
+        "--account=me",
+        "--nice=10",
+        "--constraint='a b'",
+    ]
+
+
+def test_short_job_is_warned_at_half_of_its_time():
+    assert "--signal=B:USR1@30" in header(make_job(resources=Resources(time="1:00")))
+
+
+def test_blanks_and_signs_in_paths_are_quoted():
+    text = render(make_job(logs=Path("/my project/50%/logs")))
+    assert '#SBATCH --output="/my project/50%%/logs/%x-%A_%a.log"' in text
+    assert "    jade sweep run 'a b.yml' &\n" in text
+
+
+def test_number_of_the_element_stands_where_it_belongs():
+    text = render(make_job(command=("run", "--index", INDEX), variables={"ID": f"a b-{INDEX}"}))
+    assert '    run --index "$task" &\n' in text
+    assert "export ID='a b-'\"$task\"\n" in text
+
+
+def test_only_the_element_is_queued_again_and_not_the_whole_array():
+    text = render(make_job())
+    assert "job=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}\n" in text
+    assert "SLURM_JOB_ID}" not in text
+    assert 'scontrol requeue "$job"' in text
+
+
+def test_setup_and_environment_come_before_the_program():
+    resources = Resources(env_file="/site/env", setup=("module load cuda", "export A=1"))
+    text = render(make_job(resources=resources))
+    places = [
+        text.index(part)
+        for part in (". /site/env", "module load cuda", "export A=1", "export PATH=", "cd ", "jade")
+        if part != "jade"
+    ]
+    assert places == sorted(places)
+
+
+def test_lsf_counts_from_one_and_queues_again_by_exit_code():
+    resources = Resources(time="10:30:00", gpus=1, cpus=8, mem="16G", partition="gpu", account="me")
+    job = make_job(resources=resources, num_elements=300, at_a_time=8)
+    assert header(job, LSF, "#BSUB ") == [
+        '-J "digits[1-300]%8"',
+        "-o /p/jobs/digits-1/logs/digits-%J_%I.log",
+        "-r",
+        "-Q 75",
+        "-wa USR1",
+        "-wt 2",
+        "-W 10:30",
+        "-gpu num=1",
+        "-n 8",
+        '-R "span[hosts=1]"',
+        "-M 16G",
+        "-q gpu",
+        "-P me",
+    ]
+    assert "task=$((LSB_JOBINDEX - 1))\n" in render(job, LSF)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_script_is_bash(scheduler):
+    text = render(make_job(command=("run", INDEX)), scheduler)
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert text.startswith("#!/bin/bash\n")
+
+
+@pytest.mark.parametrize(("code", "is_kept"), [(0, False), (3, True)])
+def test_script_for_ssh_runs_an_element_and_cleans_up_after_success(tmp_path, code, is_kept):
+    folder = tmp_path / "job folder"
+    folder.mkdir()
+    command = f'echo "$1 $A" > "{tmp_path}/seen"; exit {code}'
+    job = make_job(
+        command=("bash", "-c", command, "bash", INDEX),
+        folder=folder,
+        working=folder,
+        variables={"A": f"number-{INDEX}"},
+    )
+    environ = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-s", "4"], input=render(job, SSH), text=True, env=environ, check=False
+    )
+    assert done.returncode == code
+    assert (tmp_path / "seen").read_text() == "4 number-4\n"
+    assert (folder / "ends" / "4").read_text().startswith(f"ssh_4 {code} ")
+    assert (tmp_path / "jade-ssh_4").exists() == is_kept
+
+
+def test_script_for_ssh_wants_a_number(tmp_path):
+    done = subprocess.run(
+        ["bash", "-s"], input=render(make_job(), SSH), text=True, capture_output=True, check=False
+    )
+    assert done.returncode != 0
+    assert "which element of the array" in done.stderr
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_shipped_scripts_name_no_user_host_or_place(path):
+    text = path.read_text()
+    commands = [line for line in text.splitlines()[1:] if not line.startswith("#")]
+    # Redirections to nowhere are no places.
+    found = [line for line in commands if re.search(r"(?<![\w}\"*.])/(?!dev/null)\w", line)]
+    assert found == []
+    assert "$USER" not in text
+    for part in (
+        "--output=%x-%A_%a.log",
+        "--open-mode=append",
+        "--requeue",
+        "--signal=B:USR1@",
+        "SLURM_RESTART_COUNT",
+        'rm -rf -- "$scratch"',
+        'scontrol requeue "$job"',
+    ):
+        assert part in text
+    assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
+
+
+def test_all_scripts_are_shipped():
+    names = [path.name for path in SHIPPED]
+    assert names == [
+        "jade_agent.sbatch",
+        "local_sweep.sbatch",
+        "train.sbatch",
+        "wandb_agent.sbatch",
+    ]
+
+
+@pytest.mark.parametrize("name", ["jade_agent", "wandb_agent"])
+def test_missing_sweep_id_exits_2_with_the_command_to_write(name):
+    done = subprocess.run(
+        ["bash", ROOT / "slurm" / f"{name}.sbatch"],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "SWEEP_ID is missing. Write: sbatch --export=ALL,SWEEP_ID=entity/project/id "
+        f"slurm/{name}.sbatch\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["local_sweep", "train"])
+def test_missing_arguments_exit_2_with_the_command_to_write(name):
+    path = ROOT / "slurm" / f"{name}.sbatch"
+    done = subprocess.run(["bash", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"slurm/{name}.sbatch" in done.stderr
