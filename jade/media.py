@@ -274,8 +274,10 @@ def _write_audio(media: Media, path: Path) -> None:
 def _close(figure: Any) -> None:
     """Let pyplot forget ``figure``; it would otherwise keep every figure of a run in memory."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None and hasattr(figure, "savefig"):
-        pyplot.close(figure)
+    # What other libraries make of several plots can be saved and has a figure, but is none.
+    inner = getattr(figure, "figure", figure)
+    if pyplot is not None and isinstance(inner, pyplot.Figure):
+        pyplot.close(inner)
 
 
 _WRITERS: dict[str, tuple[str, Callable[[Media, Path], None]]] = {

@@ -98,6 +98,18 @@ def test_write_figure_makes_a_picture_and_closes_it(tmp_path, pyplot):
     assert pyplot.get_fignums() == []
 
 
+def test_write_closes_the_figure_of_what_only_has_one(tmp_path, pyplot):
+    class Grid:
+        def __init__(self):
+            self.figure = small_figure(pyplot)
+            self.savefig = self.figure.savefig
+
+    path = write(Media("figure", Grid()), tmp_path / "plot")
+
+    assert pixels(path).shape == (40, 40, 4)
+    assert pyplot.get_fignums() == []
+
+
 def test_write_figure_that_cannot_be_written_is_closed_too(tmp_path, pyplot):
     (tmp_path / "file").write_text("")
 

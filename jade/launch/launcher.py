@@ -76,7 +76,9 @@ class Launcher:
         self._signals: dict[str, list[int]] = {}
         self._is_closed = self._has_prepared = False
         self._former: list[_Server] = []
-        self._current = self._start_server()
+        # A server that ends at once is heard of after this.
+        with self._lock:
+            self._current = self._start_server()
 
     def listen(self, on_end: Callable[[str, int], None], on_note: Callable[[str], None]) -> None:
         """Say who hears of programs; both are called in threads of their own.
