@@ -68,7 +68,9 @@ class _OwnFiles:
 
     def _look(self) -> None:
         for name, module in self._newcomers():
-            self._known[name] = id(module)
+            # One that is still being imported moves to the end when that is done.
+            if not getattr(getattr(module, "__spec__", None), "_initializing", False):
+                self._known[name] = id(module)
             file = getattr(module, "__file__", None)
             if isinstance(file, str) and is_own_file(file):
                 self._files[name] = file

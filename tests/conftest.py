@@ -29,6 +29,8 @@ def pytest_collection_modifyitems(config, items):
     They get equal parts of the list; what takes minutes and came last would be waited for.
     """
     num_parts = getattr(config, "workerinput", {}).get("workercount", 1)
+    if num_parts == 1:
+        return
     long = [item for item in items if _takes_long(item)]
     short = [item for item in items if not _takes_long(item)]
     parts = [long[number::num_parts] for number in range(num_parts)]

@@ -3,6 +3,7 @@ import os
 import pickle
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -340,3 +341,20 @@ def test_file_that_needs_operators_of_torchvision_is_imported_again(write):
         assert load_file(path, []).__name__ == "vision"
     finally:
         del sys.tried_once
+
+
+def test_file_that_was_imported_while_another_one_was_is_found(tmp_path, monkeypatch):
+    outer, inner = types.ModuleType("outer_of_two"), types.ModuleType("inner_of_two")
+    outer.__file__, inner.__file__ = str(tmp_path / "outer.py"), str(tmp_path / "inner.py")
+    outer.__spec__ = types.SimpleNamespace(_initializing=True)
+    monkeypatch.setitem(sys.modules, "outer_of_two", outer)
+    assert imported_below([tmp_path]) == {tmp_path / "outer.py"}
+
+    monkeypatch.setitem(sys.modules, "inner_of_two", inner)
+    # As Python does once it is done with a module.
+    monkeypatch.delitem(sys.modules, "outer_of_two")
+    monkeypatch.setitem(sys.modules, "outer_of_two", outer)
+    outer.__spec__._initializing = False
+
+    found = imported_below([tmp_path])
+    assert found == {tmp_path / "outer.py", tmp_path / "inner.py"}
