@@ -10,7 +10,7 @@ def test_every_error_is_a_jade_error():
     ]
     classes = [item for item in own if isinstance(item, type)]
 
-    assert len(classes) == 14
+    assert len(classes) == 15
     assert all(issubclass(item, errors.JadeError) for item in classes)
 
 
