@@ -1,6 +1,7 @@
 """Fixtures for tests on a cluster: a SLURM on 127.0.0.1, and an environment that leads to it."""
 
 import os
+import tempfile
 
 import pytest
 import slurm_cluster
@@ -28,5 +29,8 @@ def cluster(started_cluster, monkeypatch):
     """A cluster without jobs, to which sbatch and all others lead; none outlives the test."""
     for name, value in started_cluster.environ.items():
         monkeypatch.setenv(name, value)
-    yield started_cluster
-    started_cluster.clear()
+    # Jobs of other clusters on this machine have the same numbers.
+    with tempfile.TemporaryDirectory(prefix="scratch-", ignore_cleanup_errors=True) as scratch:
+        monkeypatch.setenv("TMPDIR", scratch)
+        yield started_cluster
+        started_cluster.clear()
