@@ -165,15 +165,15 @@ class FakeNode:
         self.root = root
         self.folder = root / "jobs" / "digits-1"
         self.folder.mkdir(parents=True)
-        self._programs = root / "bin"
-        self._programs.mkdir()
+        self.programs = root / "bin"
+        self.programs.mkdir()
         self.fake("scontrol")
         self.fake("sleep")
         self.fake("squeue", "echo RUNNING")
         self.fake("sbatch", f'echo "TMPDIR=${{TMPDIR-unset}}" >> "{root}/calls"; echo 4712')
 
     def fake(self, name, then=":"):
-        path = self._programs / name
+        path = self.programs / name
         path.write_text(f'#!/bin/bash\necho "{name} $*" >> "{self.root}/calls"\n{then}\n')
         path.chmod(0o755)
 
@@ -182,7 +182,7 @@ class FakeNode:
             command=("bash", "-c", command),
             folder=self.folder,
             working=self.folder,
-            programs=self._programs,
+            programs=self.programs,
             **more,
         )
         environ = {
@@ -376,3 +376,29 @@ def test_missing_arguments_exit_2_with_the_command_to_write(name):
     done = subprocess.run(["bash", path], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"slurm/{name}.sbatch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "then"),
+    [
+        (75, 99, ["scontrol requeue 4711_4"]),
+        (73, 0, ["sleep 60", "scontrol requeue 4711_4"]),
+        (73, 60, []),
+        (1, 0, []),
+        (130, 0, []),
+    ],
+)
+def test_shipped_training_is_queued_again_also_if_its_run_is_in_use(node, code, restarts, then):
+    node.fake("jade", f"exit {code}")
+    environ = {
+        "PATH": f"{node.programs}:/usr/bin:/bin",
+        "TMPDIR": str(node.root),
+        "SLURM_ARRAY_JOB_ID": "4711",
+        "SLURM_ARRAY_TASK_ID": "4",
+        "SLURM_RESTART_COUNT": str(restarts),
+    }
+    path = ROOT / "slurm" / "train.sbatch"
+    subprocess.run(
+        ["bash", path, "--config=a.yml"], env=environ, stdout=subprocess.PIPE, check=False
+    )
+    assert node.calls()[1:] == then
