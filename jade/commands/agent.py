@@ -1,6 +1,7 @@
 """Run the trials of a W&B sweep on this machine."""
 
 import argparse
+import dataclasses
 import os
 import time
 from contextlib import ExitStack
@@ -43,7 +44,7 @@ def main(tokens: list[str], program: str) -> int:
         if namespace.preflight:
             _examine(namespace)
             return 0
-        agent = _make_agent(namespace, options, stack)
+        agent = _make_agent(namespace, options, stack, started)
         with signals_go_to(agent):
             for number in received:
                 agent.receive(number)
@@ -107,7 +108,7 @@ def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
         count=namespace.count,
         max_failures=namespace.max_failures,
         time_limit_s=limit_s,
-        reserve_s=find_reserve(limit_s),
+        reserve_s=find_reserve(limit_s, os.environ),
         grace_s=_seconds(namespace.grace, "--grace") or 0.0,
         kill_delay_s=float(kill_delay) if kill_delay.isdecimal() else 30.0,
         patience_s=_seconds(namespace.patience, "--patience") or 0.0,
@@ -141,13 +142,12 @@ def _examine(namespace: argparse.Namespace) -> None:
     try:
         workplace.preflight.require_success()
     finally:
-        (workplace.sweep_folder / "sweep.yml").unlink(missing_ok=True)
         remove_if_unused(workplace.sweep_folder)
     print(f"this machine can run the sweep {sweep}")
 
 
 def _make_agent(
-    namespace: argparse.Namespace, options: "AgentOptions", stack: ExitStack
+    namespace: argparse.Namespace, options: "AgentOptions", stack: ExitStack, started: float
 ) -> "Agent":
     from jade.launch.agent import Agent
     from jade.launch.device_probe import probe
@@ -170,7 +170,15 @@ def _make_agent(
     slots = make_slots(devices, namespace.per_device, environ, namespace.threads)
     names = ", ".join(slot.name for slot in slots)
     print(f"sweep {sweep} ({sweep.url}) on {names}", flush=True)
+    options = _without_startup(options, time.monotonic() - started)
     return Agent(sweep, slots, options, workplace, launcher, lambda text: print(text, flush=True))
+
+
+def _without_startup(options: "AgentOptions", took_s: float) -> "AgentOptions":
+    """Let the time that it took until now count: the end of a job does not wait."""
+    if options.time_limit_s is None:
+        return options
+    return dataclasses.replace(options, time_limit_s=options.time_limit_s - took_s)
 
 
 def _start_helpers(
@@ -179,17 +187,19 @@ def _start_helpers(
     """Start the processes that trials need; they import while we ask W&B about the sweep."""
     from jade.launch.launcher import WANDB_MODULES, WARM_MODULES, Launcher
     from jade.launch.wandb_service import WandbService
-    from jade.launch.workplace import make_sweep_folder, remove_if_unused
+    from jade.launch.workplace import make_sweep_folder, name_server_log, remove_if_unused
     from jade.loggers import shared_service
     from jade.remote.client import require_login
 
     require_login(environ)
-    sweep_folder = make_sweep_folder(sweep_id, environ, Path.cwd())
-    stack.callback(remove_if_unused, sweep_folder)
     # It ends when this process and all trials have: wandb minds if it is gone before.
     service = WandbService(environ)
     modules = (*WARM_MODULES, *WANDB_MODULES) if is_warm else ()
-    launcher = Launcher(sweep_folder / "server.log", modules, [service.leash])
+    # Not before: another agent that ends removes it as long as it is empty.
+    sweep_folder = make_sweep_folder(sweep_id, environ, Path.cwd())
+    log_path = name_server_log(sweep_folder)
+    stack.callback(remove_if_unused, sweep_folder, log_path)
+    launcher = Launcher(log_path, modules, [service.leash])
     stack.callback(launcher.close)
     token = service.token()
     if token is not None:

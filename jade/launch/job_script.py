@@ -5,15 +5,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jade.errors import MachineError
+from jade.errors import MachineError, RunInUseError
 from jade.resources import Resources
-from jade.signals import EXIT_PREEMPTED
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 
 SLURM, LSF, SSH = "slurm", "lsf", "ssh"
 SCHEDULERS = (SLURM, LSF, SSH)
 # Stands in arguments and variables for the number of the element of the array.
 INDEX = "\0index\0"
+# Names an element for as long as its submission lives: queued again or elsewhere, it is the same.
+KEY = "JADE_JOB_KEY"
+# Says how many seconds before its end a job is told of it; see `jade.launch.job_time`.
+RESERVE = "JADE_RESERVE_S"
 MINUTE_S = 60
+# How long an element waits whose run another process has, and how often in a row.
+IN_USE_PAUSE_S, MAX_IN_USE = 60, 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +91,8 @@ def render(job: Job, scheduler: str = SLURM) -> str:
             budget=job.budget,
             script=shlex.quote(str(job.script_path)),
             replaces_failed=str(job.replaces_failed).lower(),
+            pause_s=IN_USE_PAUSE_S,
+            max_in_use=MAX_IN_USE,
             **CODES,
         ),
     ]
@@ -175,6 +183,8 @@ def _environment(job: Job) -> Iterator[str]:
         yield f"set -a; . {path} || exit {MachineError.exit_code}; set +a"
     yield from wanted.setup
     yield f'export PATH={shlex.quote(str(job.programs))}:"$PATH"'
+    yield f"export {KEY}={_fill_in(f'{job.folder.name}_{INDEX}')}"
+    yield f"export {RESERVE}={_warn_s(wanted)}"
     for name, value in job.variables.items():
         yield f"export {name}={_fill_in(value)}"
 
@@ -195,7 +205,12 @@ def _manners(job: Job) -> dict[str, str]:
     return {"stop_signal": job.stop_signal, "keeps_quiet": quiet}
 
 
-CODES = {"preempted": str(EXIT_PREEMPTED), "unfit": str(MachineError.exit_code)}
+CODES = {
+    "preempted": str(EXIT_PREEMPTED),
+    "interrupted": str(EXIT_INTERRUPTED),
+    "unfit": str(MachineError.exit_code),
+    "in_use": str(RunInUseError.exit_code),
+}
 
 SLURM_IDENTITY = """
 # Not SLURM_JOB_ID: that of the last element is the id of the whole array.
@@ -221,8 +236,9 @@ START = """\
 echo "job $job on $node, start $start, $(date '+%F %T')"
 
 # Temporary files of this element, and of nobody else.
+outer=${{TMPDIR-}} trouble=
 scratch={scratch}/jade-$job
-mkdir -p "$scratch"
+mkdir -p "$scratch" || trouble="$scratch cannot be made"
 export TMPDIR=$scratch
 """
 
@@ -230,12 +246,15 @@ RUN = """
 # A warning (USR1) or a wish to end (USR2) reaches this shell only; the program is told. When a job
 # is ended, SLURM sends TERM to all of its processes by itself.
 child= asked=
-tell() {{ asked=$1; [ -z "$child" ] || kill -{stop_signal} "$child"; }}
+tell() {{ [ "$asked" = cancel ] || asked=$1; [ -z "$child" ] || kill -{stop_signal} "$child"; }}
 trap 'tell warning' USR1
 trap 'tell cancel' USR2
 trap 'asked=${{asked:-term}}' TERM
 
-if [ -e "$folder/broken/$node" ]; then
+if [ -n "$trouble" ]; then
+    echo "$node was not found fit: $trouble"
+    code={unfit}
+elif [ -e "$folder/broken/$node" ]; then
     echo "$node is known to be broken: $folder/broken/$node"
     code={unfit}
 elif [ -n "$asked" ]; then
@@ -252,6 +271,7 @@ else
     # The last wait may have been cut short by a signal.
     wait "$child" 2> /dev/null; again=$?
     [ "$again" = 127 ] || code=$again{keeps_quiet}
+    child=
 fi
 mkdir -p "$folder/ends"
 echo "$job $code $node $(date +%s)" > "$folder/ends/$task"
@@ -280,21 +300,47 @@ run_elsewhere() {{
         return
     fi
     scontrol update JobId="$SLURM_ARRAY_JOB_ID" ExcNodeList="$broken" > /dev/null 2>&1
+    # Its temporary files are not for the folder of this job.
+    if [ -n "$outer" ]; then export TMPDIR="$outer"; else unset TMPDIR; fi
     new=$(sbatch --parsable --array="$task" --exclude="$broken" {script}) || return
     echo "$new" >> "$folder/job_ids"
     echo "job $job goes on elsewhere as ${{new}}_$task"
 }}
 
+# Another process has the run, such as one that is just ending: time helps, and nothing has failed.
+wait_for_run() {{
+    mkdir -p "$folder/in_use"
+    echo "$start" >> "$folder/in_use/$task"
+    if [ "$(wc -l < "$folder/in_use/$task")" -gt {max_in_use} ]; then
+        echo "job $job has waited for its run too often: see who has it"
+        return
+    fi
+    # In the background: a signal is heeded at once.
+    sleep {pause_s} &
+    wait $!
+    if [ "$asked" = cancel ]; then
+        echo "job $job is cancelled"
+    else
+        queue_again "another process has its run"
+    fi
+}}
+
+[ "$code" = {in_use} ] || rm -f -- "$folder/in_use/$task"
 case $code in
     0 | 2) ;;
-    {unfit})
-        run_elsewhere
+    {interrupted})
+        # Somebody wants it to end.
+        echo "job $job was interrupted"
         ;;
     *)
         if [ "$asked" = cancel ]; then
             echo "job $job is cancelled"
+        elif [ "$code" = {unfit} ]; then
+            run_elsewhere
         elif [ "$code" = {preempted} ] || [ -n "$asked" ]; then
             queue_again "its work goes on"
+        elif [ "$code" = {in_use} ]; then
+            wait_for_run
         elif [ "$code" != 1 ] || {replaces_failed}; then
             mkdir -p "$folder/failures"
             echo "$code" > "$folder/failures/$job-$start"

@@ -8,6 +8,8 @@ from jade.job import find_job_id
 from jade.resources import TIME, parse_time
 
 END = "SLURM_JOB_END_TIME"
+# How many seconds before its end a job is told of it: set by the script of the job.
+RESERVE = "JADE_RESERVE_S"
 TIMEOUT_S = 10.0
 # A tenth of the time, at most two minutes, is for checkpoints.
 RESERVE_SHARE, LONGEST_RESERVE_S = 0.1, 120.0
@@ -39,6 +41,14 @@ def find_seconds_left(environ: Mapping[str, str]) -> float | None:
     return float(parse_time(text)) if TIME.fullmatch(text) else None
 
 
-def find_reserve(limit_s: float | None) -> float:
-    """Return how long before the end of a time limit trials are asked to stop."""
-    return min(RESERVE_SHARE * (limit_s or 0.0), LONGEST_RESERVE_S)
+def find_reserve(limit_s: float | None, environ: Mapping[str, str]) -> float:
+    """Return how long before the end of a time limit trials are asked to stop.
+
+    That is what the job was submitted with (``--warn``), if that is more, and at most half of it.
+    """
+    if limit_s is None:
+        return 0.0
+    given = environ.get(RESERVE, "")
+    wanted_s = float(given) if given.isdecimal() else 0.0
+    least_s = min(RESERVE_SHARE * limit_s, LONGEST_RESERVE_S)
+    return max(least_s, min(wanted_s, limit_s / 2))

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import socket
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,6 @@ from jade.settings import FILES
 from jade.signals import AGENT
 from jade.sweep import Sweep, require_sweep, telling_points
 from jade.sweep.command import DEFAULT_COMMAND, Command
-from jade.whole_file import write_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +57,24 @@ def make_sweep_folder(sweep_id: str, environ: Mapping[str, str], folder: Path) -
     return sweep_folder
 
 
-def remove_if_unused(sweep_folder: Path) -> None:
-    """Remove the folder of a sweep in which nothing was written, and the one around it."""
+def name_server_log(sweep_folder: Path) -> Path:
+    """Name a file that no other agent of the sweep writes to, nor removes."""
+    return sweep_folder / f"server-{socket.gethostname()}-{os.getpid()}.log"
+
+
+def remove_if_unused(sweep_folder: Path, log_path: Path | None = None) -> None:
+    """Remove the folder of a sweep in which nothing was written, and the one around it.
+
+    Other agents work there, too: a file of theirs may be empty because it was opened just now.
+
+    Args:
+        sweep_folder: The folder.
+        log_path: A file of this process, which is removed if it is empty.
+    """
     with contextlib.suppress(OSError):
-        for path in sweep_folder.iterdir():
-            if path.stat().st_size == 0:
-                path.unlink()
+        if log_path is not None and log_path.stat().st_size == 0:
+            log_path.unlink()
+    with contextlib.suppress(OSError):
         sweep_folder.rmdir()
         sweep_folder.parent.rmdir()
 
@@ -73,7 +86,7 @@ def make_workplace(
     around = trial_environment(sweep, environ, folder)
     sweep_folder = make_sweep_folder(sweep.sweep_id, environ, folder)
     notes = _compare_code(sweep, folder)
-    found = _read_sweep(sweep.config, sweep_folder, notes)
+    found = _read_sweep(sweep.config, notes)
     tokens = tuple(str(token) for token in sweep.config.get("command") or DEFAULT_COMMAND)
     problems = list(Command(sweep.config.get("program"), tokens).problems(folder, around))
     configurations = load_configurations(found, around, problems) if found is not None else []
@@ -124,18 +137,20 @@ def trial_environment(
     }
 
 
-def _read_sweep(config: Mapping[str, Any], folder: Path, notes: list[str]) -> Sweep | None:
-    path = folder / "sweep.yml"
-    write_whole(path, yaml.safe_dump(dict(config), sort_keys=False).encode())
-    try:
-        return require_sweep(path)
-    except ConfigError as error:
-        notes.append(f"The sweep is not checked, because it is not understood: {error}")
-        return None
+def _read_sweep(config: Mapping[str, Any], notes: list[str]) -> Sweep | None:
+    # A file that nobody else reads, writes or removes meanwhile.
+    with tempfile.TemporaryDirectory(prefix="jade-") as folder:
+        path = Path(folder, "sweep.yml")
+        path.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
+        try:
+            return require_sweep(path)
+        except ConfigError as error:
+            notes.append(f"The sweep is not checked, because it is not understood: {error}")
+            return None
 
 
 def load_configurations(
-    sweep: Sweep, environ: Mapping[str, str], problems: list[str]
+    sweep: Sweep, environ: Mapping[str, str], problems: list[str], others: Sequence[str] = ()
 ) -> list[Configuration]:
     """Load the configurations of points of a sweep, as far as that can be done without classes.
 
@@ -143,10 +158,11 @@ def load_configurations(
         sweep: The sweep; if its program is not one of JADE, there are no configurations.
         environ: Of the trials.
         problems: Gets what cannot be loaded.
+        others: Arguments for all runs, besides those of the sweep.
     """
     parser = ArgumentParser(allow_abbrev=False, add_help=False)
     add_settings(parser)
-    given = sweep.command.filled_in(environ)
+    given = [*sweep.command.filled_in(environ), *others]
     found = []
     try:
         arguments = collect_overrides(*parser.parse_known_args(given))

@@ -1,8 +1,16 @@
-"""What `jade agent` refuses before it asks anybody."""
+"""What `jade agent` refuses before it asks anybody, and what it makes of the time it has."""
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jade.cli import main
+from jade.launch import agent, wandb_service, workplace
+
+SWEEP = "program: trial.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 
 
 @pytest.mark.parametrize(
@@ -35,3 +43,69 @@ def test_a_sweep_needs_a_login(capsys):
     assert main(["agent", "team/project/id"]) == 2
 
     assert "WANDB_API_KEY" in capsys.readouterr().err
+
+
+@pytest.fixture
+def sweep(project, wandb_online):
+    project.write("trial.py", "")
+    return wandb_online.create_sweep(SWEEP)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What an agent that does nothing was made with."""
+    found = {}
+
+    class Agent:
+        def __init__(self, sweep, slots, options, place, *_):
+            found.update(options=options, files=sorted(place.sweep_folder.iterdir()))
+
+        def receive(self, number):
+            """Take no notice."""
+
+        def run(self):
+            return 0
+
+    monkeypatch.setattr(agent, "Agent", Agent)
+    with Path(os.devnull).open() as leash:
+        service = SimpleNamespace(leash=leash.fileno(), token=lambda: None)
+        monkeypatch.setattr(wandb_service, "WandbService", lambda _: service)
+        yield found
+
+
+def test_time_that_the_start_takes_is_a_part_of_the_limit(sweep, seen, monkeypatch):
+    make = workplace.make_workplace
+
+    def make_slowly(*arguments):
+        time.sleep(0.2)
+        return make(*arguments)
+
+    monkeypatch.setattr(workplace, "make_workplace", make_slowly)
+    monkeypatch.setenv("JADE_RESERVE_S", "20")
+    assert main(["agent", sweep, "--cold", "--time_limit=60 s"]) == 0
+    assert 0 < seen["options"].time_limit_s <= 59.8
+    assert seen["options"].reserve_s == 20.0
+    assert main(["agent", sweep, "--cold"]) == 0
+    assert seen["options"].time_limit_s is None
+
+
+def test_agent_removes_only_what_is_its_own(sweep, seen):
+    assert main(["agent", sweep, "--cold"]) == 0
+    (log,) = seen["files"]
+    assert str(os.getpid()) in log.name
+    assert not Path("wandb").exists()
+
+    # Another agent has just opened these.
+    others = [log.parent / name for name in ("abc.log", "server-elsewhere-7.log", "sweep.yml")]
+    log.parent.mkdir(parents=True)
+    for path in others:
+        path.touch()
+    assert main(["agent", sweep, "--cold"]) == 0
+    assert main(["agent", sweep, "--preflight"]) == 0
+    assert sorted(log.parent.iterdir()) == sorted(others)
+
+
+def test_preflight_leaves_nothing_behind(sweep, capsys):
+    assert main(["agent", sweep, "--preflight"]) == 0
+    assert "this machine can run the sweep" in capsys.readouterr().out
+    assert not Path("wandb").exists()

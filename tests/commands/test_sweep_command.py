@@ -210,3 +210,57 @@ def test_overview_and_mistakes_of_the_command(capsys, arguments, code, text):
     assert main(["sweep", *arguments]) == code
     out, err = capsys.readouterr()
     assert text in out + err
+
+
+# In a job of a cluster
+
+
+RUN = [
+    "--data_conf=data.yml",
+    "--eval_conf=eval.yml",
+    "--arch_impl=modules/architectures/small.py",
+    "--epochs=1",
+    "--no_check",
+]
+
+
+@pytest.fixture
+def run_in_job(project, capsys, monkeypatch):
+    """Run a sweep of the values of a setting as a job does; return the exit code and complaints."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "0")
+    project.write("train.py", "")
+
+    def run(values, *arguments):
+        parameters = {"model_conf": {"values": values}}
+        sweep = {"program": "train.py", "method": "grid", "parameters": parameters}
+        project.write("sweep.yml", yaml.safe_dump(sweep))
+        code = main(["sweep", "run", "sweep.yml", *RUN, *arguments])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def test_machine_without_its_gpu_is_to_blame_and_not_the_sweep(run_in_job, monkeypatch):
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "1")
+    code, said = run_in_job(["model.yml"], "--devices=cuda:0")
+    assert code == 69
+    assert "cuda:0 is not there (found: none). SLURM has given 1 here." in said
+
+
+def test_device_that_nobody_knows_is_to_be_mended_in_a_job_as_well(run_in_job):
+    code, said = run_in_job(["model.yml"], "--devices=gpu")
+    assert code == 2
+    assert "there is no device 'gpu'" in said
+
+
+def test_machine_that_lacks_a_file_of_some_points_takes_none(run_in_job):
+    code, said = run_in_job(["model.yml", "nowhere.yml"], "--devices=cpu")
+    assert code == 69
+    assert "nowhere.yml" in said
+
+
+def test_arguments_for_all_runs_count_when_a_machine_is_examined(run_in_job):
+    code, said = run_in_job(["model.yml"], "--devices=cpu", "--data.train.params.root=/no/where")
+    assert code == 69
+    assert "/no/where does not exist" in said

@@ -672,13 +672,13 @@ def test_a_time_limit_stops_trials_in_time(script, start):
 
 def test_no_trial_is_taken_that_the_time_of_the_job_is_too_short_for(script, start, tmp_path):
     folder, make = script
-    (tmp_path / "squeue").write_text("#!/bin/sh\necho 0:20\n")
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho 0:26\n")
     (tmp_path / "squeue").chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
 
     code, output = start(
         folder,
-        make("{x: {values: [1, 2]}, seconds: {value: 11}}"),
+        make("{x: {values: [1, 2]}, seconds: {value: 14}}"),
         "--cold",
         environ={"SLURM_JOB_ID": "7", "PATH": path},
     ).wait()

@@ -231,6 +231,19 @@ def test_gpus_that_are_not_there_are_found_before_training(cluster, tmp_path):
     assert not list_runs(project.root / "experiments")
 
 
+def test_sweep_on_nodes_without_their_gpus_is_not_taken_for_done(cluster, tmp_path):
+    project = make_project(tmp_path / "project")
+    write_sweep(project, "sweep.yml", "--epochs=1")
+    array = submit(project, "sweep", "sweep.yml", "--gpus=1", "--replace=1", "--no_check")
+    cluster.wait_until_empty()
+    said = logs(project)
+    shown = json.loads(jade(project, "jobs", array, "--json"))[0]
+    assert shown["broken"] == ["n1", "n2"], said
+    assert "cuda:0 is not there (found: none). SLURM has given 1 here." in said
+    assert "goes on elsewhere" in said
+    assert not list_runs(project.root / "experiments" / "sweep" / "runs")
+
+
 def test_failed_element_is_replaced_within_the_budget(cluster, tmp_path):
     project = make_project(tmp_path / "project")
     start = "def train_step(self, data):\n"

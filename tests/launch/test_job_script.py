@@ -1,12 +1,25 @@
 """The text of job scripts, and what bash makes of it."""
 
 import re
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from jade.launch.job_script import INDEX, LSF, SCHEDULERS, SLURM, SSH, Job, render
+from jade.launch import job_time
+from jade.launch.job_script import (
+    INDEX,
+    LSF,
+    MAX_IN_USE,
+    RESERVE,
+    SCHEDULERS,
+    SLURM,
+    SSH,
+    Job,
+    render,
+)
 from jade.resources import Resources
 
 ROOT = Path(__file__).parents[2]
@@ -145,6 +158,162 @@ def test_script_for_ssh_runs_an_element_and_cleans_up_after_success(tmp_path, co
     assert (tmp_path / "jade-ssh_4").exists() == is_kept
 
 
+class FakeNode:
+    """Runs scripts for SLURM as a node does, with commands that only note what they are asked."""
+
+    def __init__(self, root):
+        self.root = root
+        self.folder = root / "jobs" / "digits-1"
+        self.folder.mkdir(parents=True)
+        self.programs = root / "bin"
+        self.programs.mkdir()
+        self.fake("scontrol")
+        self.fake("sleep")
+        self.fake("squeue", "echo RUNNING")
+        self.fake("sbatch", f'echo "TMPDIR=${{TMPDIR-unset}}" >> "{root}/calls"; echo 4712')
+
+    def fake(self, name, then=":"):
+        path = self.programs / name
+        path.write_text(f'#!/bin/bash\necho "{name} $*" >> "{self.root}/calls"\n{then}\n')
+        path.chmod(0o755)
+
+    def start(self, command, *, task=4, array=4711, tmpdir=None, **more):
+        job = make_job(
+            command=("bash", "-c", command),
+            folder=self.folder,
+            working=self.folder,
+            programs=self.programs,
+            **more,
+        )
+        environ = {
+            "PATH": "/usr/bin:/bin",
+            "SLURM_ARRAY_JOB_ID": str(array),
+            "SLURM_ARRAY_TASK_ID": str(task),
+            "SLURMD_NODENAME": "n1",
+            **({} if tmpdir is None else {"TMPDIR": str(tmpdir)}),
+        }
+        script = self.root / "script.sh"
+        script.write_text(render(job))
+        return subprocess.Popen(
+            ["bash", script], env=environ, text=True, stdout=subprocess.PIPE, cwd=self.root
+        )
+
+    def run(self, command, **more):
+        """Run a command as an element of an array, and return the exit code and what was said."""
+        process = self.start(command, **more)
+        said, _ = process.communicate(timeout=20)
+        return process.returncode, said
+
+    def calls(self):
+        """Return what the commands of SLURM were asked, all but how the job is."""
+        path = self.root / "calls"
+        lines = path.read_text().splitlines() if path.is_file() else []
+        return [line for line in lines if not line.startswith("squeue")]
+
+
+@pytest.fixture
+def node(tmp_path):
+    return FakeNode(tmp_path)
+
+
+def test_element_has_the_same_key_wherever_it_runs(node):
+    command = 'echo "key=$JADE_JOB_KEY"'
+    for array in (4711, 4712):
+        code, said = node.run(command, array=array, tmpdir=node.root)
+        assert (code, "key=digits-1_4\n" in said) == (0, True), said
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize(("time", "seconds"), [("10:00:00", 600), ("10:00", 300)])
+def test_program_is_told_how_much_time_is_kept_for_checkpoints(scheduler, time, seconds):
+    text = render(make_job(resources=Resources(time=time, warn_s=600)), scheduler)
+    assert f"\nexport JADE_RESERVE_S={seconds}\n" in text
+    assert RESERVE == job_time.RESERVE
+
+
+@pytest.mark.parametrize("outer", ["set", "unset"])
+def test_job_that_runs_elsewhere_has_no_folder_in_that_of_the_former_one(node, outer):
+    tmpdir = node.root if outer == "set" else None
+    scratch = node.root / "scratch"
+    code, said = node.run("exit 69", tmpdir=tmpdir, resources=Resources(scratch=str(scratch)))
+    assert code == 69
+    assert "job 4711_4 goes on elsewhere as 4712_4" in said
+    assert f"TMPDIR={tmpdir or 'unset'}" in node.calls()
+
+
+def test_machine_without_a_place_for_temporary_files_is_not_fit(node):
+    (node.root / "taken").touch()
+    code, said = node.run("echo begun", resources=Resources(scratch=f"{node.root}/taken"))
+    assert code == 69
+    assert "begun" not in said
+    assert f"n1 was not found fit: {node.root}/taken/jade-4711_4 cannot be made" in said
+    assert (node.folder / "broken" / "n1").is_file()
+    assert "job 4711_4 goes on elsewhere as 4712_4" in said
+
+
+def test_run_that_is_in_use_is_waited_for_and_that_is_no_failure(node):
+    for _ in range(5):
+        code, said = node.run("exit 73", tmpdir=node.root, budget=1, replaces_failed=True)
+        assert code == 73
+        assert "is queued again: another process has its run" in said
+    assert node.calls() == ["sleep 60", "scontrol requeue 4711_4"] * 5
+    assert not (node.folder / "failures").exists()
+
+
+def test_run_that_stays_in_use_is_not_waited_for_forever(node):
+    waits = node.folder / "in_use" / "4"
+    waits.parent.mkdir()
+    waits.write_text("1\n" * MAX_IN_USE)
+    assert "has waited for its run too often" in node.run("exit 73", tmpdir=node.root)[1]
+    assert node.calls() == []
+    # What is between counts anew.
+    node.run("exit 75", tmpdir=node.root)
+    node.run("exit 73", tmpdir=node.root)
+    assert node.calls() == ["scontrol requeue 4711_4", "sleep 60", "scontrol requeue 4711_4"]
+
+
+def test_interrupted_job_is_not_queued_again(node):
+    code, said = node.run("exit 130", tmpdir=node.root, replaces_failed=True)
+    assert code == 130
+    assert "job 4711_4 was interrupted" in said
+    assert node.calls() == []
+    assert not (node.folder / "failures").exists()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_queued"),
+    [
+        ([signal.SIGUSR1], True),
+        ([signal.SIGUSR2], False),
+        ([signal.SIGUSR2, signal.SIGUSR1], False),
+        ([signal.SIGUSR1, signal.SIGUSR2], False),
+    ],
+)
+def test_cancelled_job_stays_cancelled_whatever_comes_after(node, numbers, is_queued):
+    waiting = f"""
+        num=0; trap 'num=$((num + 1)); touch "{node.root}/heard-$num"' USR1
+        touch "{node.root}/begun"
+        while [ $num -lt {len(numbers)} ]; do /bin/sleep 0.05; done
+        exit 75
+    """
+    process = node.start(waiting, tmpdir=node.root)
+    wait_for_file(node.root / "begun")
+    for place, number in enumerate(numbers, 1):
+        process.send_signal(number)
+        wait_for_file(node.root / f"heard-{place}")
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == 75
+    assert ("is cancelled" in said) != is_queued
+    assert node.calls() == (["scontrol requeue 4711_4"] if is_queued else [])
+
+
+def wait_for_file(path):
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
 def test_script_for_ssh_wants_a_number(tmp_path):
     done = subprocess.run(
         ["bash", "-s"], input=render(make_job(), SSH), text=True, capture_output=True, check=False
@@ -167,6 +336,7 @@ def test_shipped_scripts_name_no_user_host_or_place(path):
         "--requeue",
         "--signal=B:USR1@",
         "SLURM_RESTART_COUNT",
+        'mkdir -p "$scratch" || exit 69',
         'rm -rf -- "$scratch"',
         'scontrol requeue "$job"',
     ):
@@ -206,3 +376,29 @@ def test_missing_arguments_exit_2_with_the_command_to_write(name):
     done = subprocess.run(["bash", path], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"slurm/{name}.sbatch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "then"),
+    [
+        (75, 99, ["scontrol requeue 4711_4"]),
+        (73, 0, ["sleep 60", "scontrol requeue 4711_4"]),
+        (73, 60, []),
+        (1, 0, []),
+        (130, 0, []),
+    ],
+)
+def test_shipped_training_is_queued_again_also_if_its_run_is_in_use(node, code, restarts, then):
+    node.fake("jade", f"exit {code}")
+    environ = {
+        "PATH": f"{node.programs}:/usr/bin:/bin",
+        "TMPDIR": str(node.root),
+        "SLURM_ARRAY_JOB_ID": "4711",
+        "SLURM_ARRAY_TASK_ID": "4",
+        "SLURM_RESTART_COUNT": str(restarts),
+    }
+    path = ROOT / "slurm" / "train.sbatch"
+    subprocess.run(
+        ["bash", path, "--config=a.yml"], env=environ, stdout=subprocess.PIPE, check=False
+    )
+    assert node.calls()[1:] == then

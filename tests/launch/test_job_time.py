@@ -45,6 +45,16 @@ def test_outside_a_job_and_without_squeue_nothing_is_known(tmp_path):
 
 
 def test_reserve_is_a_tenth_and_at_most_two_minutes():
-    assert find_reserve(600.0) == 60.0
-    assert find_reserve(36000.0) == 120.0
-    assert find_reserve(None) == 0.0
+    assert find_reserve(600.0, {}) == 60.0
+    assert find_reserve(36000.0, {}) == 120.0
+    assert find_reserve(None, {}) == 0.0
+
+
+def test_reserve_is_what_the_job_was_submitted_with_if_that_is_more():
+    given = {"JADE_RESERVE_S": "600"}
+    assert find_reserve(36000.0, given) == 600.0
+    assert find_reserve(36000.0, {"JADE_RESERVE_S": "30"}) == 120.0
+    # There has to be time to train.
+    assert find_reserve(600.0, given) == 300.0
+    assert find_reserve(None, given) == 0.0
+    assert find_reserve(600.0, {"JADE_RESERVE_S": "soon"}) == 60.0

@@ -167,27 +167,19 @@ class _Command:
 
         found: list[str] = []
         Preflight(
-            configurations=load_configurations(self._sweep, environ, found),
+            configurations=load_configurations(self._sweep, environ, found, self._others),
             folders={ROOT: setup.folder.root, "temporary files": Path(tempfile.gettempdir())},
             devices=[slot.device for slot in slots],
             environ=environ,
+            command_problems=found,
             needs_login=False,
         ).require_success()
 
     def _make_slots(self, environ: dict[str, str]) -> "list[Slot]":
-        from jade.launch.device_probe import find_devices
-        from jade.launch.slots import (
-            ALL,
-            AUTO,
-            CPU,
-            THREADS,
-            make_slots,
-            num_cores,
-            share_cores,
-        )
+        from jade.launch.slots import CPU, THREADS, make_slots, num_cores, share_cores
 
         given = self._given
-        devices = find_devices(ALL if given.devices == AUTO else given.devices, environ)
+        devices = self._find_devices(environ)
         limits = [given.workers, self._sweep.local.max_concurrent_runs, self._num_runs()]
         limit = min([number for number in limits if number is not None], default=None)
         if given.per_device is not None:
@@ -210,6 +202,16 @@ class _Command:
                 f"{THREADS}={environ[THREADS]} is more than the cores of a run: it is {threads}"
             )
         return slots
+
+    def _find_devices(self, environ: dict[str, str]) -> list[str]:
+        from jade.launch.device_probe import find_devices
+        from jade.launch.slots import ALL, AUTO, parse_devices
+
+        wanted = ALL if self._given.devices == AUTO else self._given.devices
+        if wanted != ALL and is_in_job(environ):
+            # Whether they are here is a part of the preflight: it is not the user who is wrong.
+            return parse_devices(wanted)
+        return find_devices(wanted, environ)
 
     def _note(self, text: str) -> None:
         print(f"note: {text}.", flush=True)
@@ -293,7 +295,7 @@ class _Command:
             count=given.count,
             retry=given.retry,
             time_limit_s=limit_s,
-            reserve_s=find_reserve(limit_s),
+            reserve_s=find_reserve(limit_s, os.environ),
             grace_s=RunnerOptions.grace_s if grace_s is None else grace_s,
             kill_delay_s=RunnerOptions.kill_delay_s if grace_s is None else grace_s,
             is_warm=not given.cold,
