@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from jade.cli import main
+from jade.lock import RunLock
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 90
@@ -454,6 +455,86 @@ def test_a_job_that_begins_again_goes_on_with_what_died_with_its_machine(
     (run,) = wandb_online.runs.values()
     assert (run.state, run.num_starts) == ("finished", 2)
     assert not list(project.root.glob("wandb/sweep-*/job-*.json"))
+
+
+def find_warm_server(agent):
+    """Return the number of the process that starts the trials of an agent."""
+    children = Path(f"/proc/{agent.popen.pid}/task").glob("*/children")
+    for child in " ".join(path.read_text() for path in children).split():
+        if b"jade.launch.warm_server" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    raise AssertionError(agent.output)
+
+
+@pytest.mark.parametrize("is_cut_off", [True, False])
+def test_a_training_that_is_lost_goes_on(paused, project, wandb_online, is_cut_off):
+    """Nobody can say how it ended; it may have stopped by itself, or not at all."""
+    agent, _ = paused
+    (directory,) = (project.root / "experiments").iterdir()
+    trial = json.loads((directory / "status.json").read_text())["pid"]
+    server = find_warm_server(agent)
+    os.kill(server, signal.SIGSTOP)
+    if is_cut_off:
+        os.kill(trial, signal.SIGKILL)
+    os.kill(server, signal.SIGKILL)
+    agent.wait_for(lambda: "is started again once nobody uses it" in agent.output)
+    (project.root / "go").touch()
+
+    code, output = agent.wait()
+
+    assert code == 0, output
+    assert "1 trial in" in output
+    assert "1 finished" in output
+    assert ("has ended by itself: preempted" in output) != is_cut_off
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.num_starts) == ("finished", 2)
+
+
+def test_a_training_whose_run_is_in_use_waits_for_it(paused, project, wandb_online, start):
+    first, sweep = paused
+    first.popen.send_signal(signal.SIGTERM)
+    first.wait_for(lambda: "asked to stop" in first.output)
+    (project.root / "go").touch()
+    assert first.wait()[0] == 75, first.output
+
+    (directory,) = (project.root / "experiments").iterdir()
+    (run,) = wandb_online.runs.values()
+    with RunLock(directory):
+        second = start(project.root, sweep)
+        second.wait_for(lambda: run.state == "pending")
+        time.sleep(1.0)
+        assert run.state == "pending"
+
+    code, output = second.wait()
+    assert code == 0, output
+    assert "1 finished" in output
+    assert (run.state, run.num_starts) == ("finished", 2)
+
+
+STILLBORN = """
+import os, sys
+
+if "jade.launch.warm_server" in sys.orig_argv and os.path.exists("broken-server"):
+    os._exit(1)
+"""
+
+
+def test_work_is_given_back_where_no_process_can_be_started(script, start, wandb_online):
+    folder, make = script
+    (folder / "sitecustomize.py").write_text(STILLBORN)
+    path = f"{folder}{os.pathsep}{ROOT}"
+    sweep = make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}")
+    agent = start(folder, sweep, "--cold", environ={"PYTHONPATH": path})
+    agent.wait_for_files("started-*")
+    (folder / "broken-server").touch()
+    os.kill(find_warm_server(agent), signal.SIGKILL)
+
+    code, output = agent.wait()
+
+    assert code == 1, output
+    assert "cannot be started here: The process that starts programs ends at once" in output
+    assert "was not begun: W&B hands it out again" in output
+    assert [run.state for run in wandb_online.runs.values()][-1] == "preempted"
 
 
 def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):
