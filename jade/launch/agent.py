@@ -434,6 +434,7 @@ class Agent:
         """Take the next order whose run nobody has; those that need nothing more are left out."""
         for order in list(seat.waiting):
             if self._is_in_use(order):
+                self._say_once(f"{order.run_id}  is in use by another process: waiting for it.")
                 continue
             seat.waiting.remove(order)
             status = self._left.status(order.run_id)

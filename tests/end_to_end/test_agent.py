@@ -27,7 +27,7 @@ QUICK = """
 import sys
 import jade.launch.agent
 from jade.cli import main
-jade.launch.agent.INTERVAL_S = 0.3
+jade.launch.agent.INTERVAL_S = jade.launch.agent.DOUBT_INTERVAL_S = 0.3
 sys.exit(main())
 """
 TRAIN = "import sys\nfrom jade.cli import train_main\nsys.exit(train_main())\n"
@@ -490,24 +490,60 @@ def test_a_training_that_is_lost_goes_on(paused, project, wandb_online, is_cut_o
     assert (run.state, run.num_starts) == ("finished", 2)
 
 
+def preempt(agent, project):
+    """Stop an agent whose training is in the middle of a step."""
+    agent.popen.send_signal(signal.SIGTERM)
+    agent.wait_for(lambda: "asked to stop" in agent.output)
+    time.sleep(0.3)
+    (project.root / "go").touch()
+    assert agent.wait()[0] == 75, agent.output
+
+
 def test_a_training_whose_run_is_in_use_waits_for_it(paused, project, wandb_online, start):
     first, sweep = paused
-    first.popen.send_signal(signal.SIGTERM)
-    first.wait_for(lambda: "asked to stop" in first.output)
-    (project.root / "go").touch()
-    assert first.wait()[0] == 75, first.output
+    preempt(first, project)
+    project.write("train.py", PAUSED_START)
+    second = start(project.root, sweep, "--cold")
+    second.wait_for_files("starting")
 
     (directory,) = (project.root / "experiments").iterdir()
-    (run,) = wandb_online.runs.values()
     with RunLock(directory):
-        second = start(project.root, sweep)
-        second.wait_for(lambda: run.state == "pending")
-        time.sleep(1.0)
-        assert run.state == "pending"
+        (project.root / "started").touch()
+        second.wait_for(lambda: "started again once nobody uses it (exit 73)" in second.output)
+        second.wait_for(lambda: "is in use by another process: waiting" in second.output)
 
     code, output = second.wait()
     assert code == 0, output
+    assert "1 trial in" in output
     assert "1 finished" in output
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.num_starts) == ("finished", 2)
+
+
+def test_a_job_that_begins_again_takes_no_run_from_another_agent(project, wandb_online, start):
+    """Until W&B says that it does not run: then W&B had not heard that it was stopped."""
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
+    first = start(project.root, sweep, environ={"SLURM_JOB_ID": "7"})
+    first.wait_for_files("pausing")
+    preempt(first, project)
+    (run,) = wandb_online.runs.values()
+    with wandb_online.world.lock:
+        wandb_online.sweeps[sweep].requeued.clear()
+        run.state = "running"
+
+    job = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "1"}
+    again = start(project.root, sweep, environ=job)
+    again.wait_for(lambda: "Others may have runs of this job by now" in again.output)
+    again.wait_for(lambda: "W&B has no more work" in again.output)
+    time.sleep(1)
+    assert (run.state, run.num_starts) == ("running", 1), again.output
+    run.state = "crashed"
+
+    code, output = again.wait()
+    assert code == 0, output
+    assert "was cut off with this job, and goes on" in output
     assert (run.state, run.num_starts) == ("finished", 2)
 
 
