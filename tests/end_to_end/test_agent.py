@@ -457,6 +457,28 @@ def test_a_job_that_begins_again_goes_on_with_what_died_with_its_machine(
     assert not list(project.root.glob("wandb/sweep-*/job-*.json"))
 
 
+def test_a_job_keeps_what_cannot_be_given_back(project, wandb_online, start):
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [1]}}, "${args}")
+    project.write("train.py", PAUSED_START)
+    job = {"SLURM_JOB_ID": "7"}
+    wandb_online.faults.fail(400, match="UpsertBucket")
+    first = start(project.root, sweep, "--cold", environ=job)
+    first.wait_for_files("starting")
+    first.popen.send_signal(signal.SIGTERM)
+    assert first.wait()[0] == 75, first.output
+    assert "cannot be given back to W&B: this job goes on with it later" in first.output
+
+    wandb_online.faults.clear()
+    (project.root / "starting").unlink()
+    again = start(project.root, sweep, "--cold", environ={**job, "SLURM_RESTART_COUNT": "1"})
+    again.wait_for_files("starting")
+    again.popen.send_signal(signal.SIGTERM)
+    assert again.wait()[0] == 75, again.output
+    assert "was cut off with this job, and goes on" in again.output
+    assert "does not go on here: W&B hands it out again" in again.output
+    assert states(wandb_online) == ["preempted"]
+
+
 def find_warm_server(agent):
     """Return the number of the process that starts the trials of an agent."""
     children = Path(f"/proc/{agent.popen.pid}/task").glob("*/children")
