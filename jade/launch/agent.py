@@ -7,19 +7,20 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jade.errors import ConfigError, MachineError
+from jade.errors import ConfigError, JadeError, MachineError, RunInUseError
 from jade.job import is_in_job
 from jade.launch.courier import Courier
 from jade.launch.failures import FailureRecord
 from jade.launch.launcher import Launcher
-from jade.launch.left_orders import LeftOrders
+from jade.launch.left_orders import LeftOrders, again
 from jade.launch.pace import Pace
 from jade.launch.preflight import Finding
-from jade.launch.program import Program, make_program
+from jade.launch.program import LOST, Program, make_program
 from jade.launch.slots import Slot
 from jade.launch.sweep_command import Order, ParameterFiles, build
 from jade.launch.tally import Tally
@@ -31,7 +32,8 @@ from jade.launch.wandb_sweep import (
     WandbSweep,
 )
 from jade.launch.workplace import Workplace
-from jade.run_dir import RunDir
+from jade.lock import is_held
+from jade.run_dir import RUNNING, RunDir
 from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 from jade.timespan import render_duration
 
@@ -43,6 +45,13 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 ANSWER_TIMEOUT_S = 20.0
 # How often an agent without work asks why that is.
 STATE_INTERVAL_S = 30.0
+# How often, and for how long, W&B is asked whose a run is that the job had before. W&B takes a run
+# for crashed that is silent for five minutes.
+DOUBT_INTERVAL_S, DOUBT_S = 15.0, 360.0
+# How often to look whether a run is free that its former process still has.
+LOOK_S = 1.0
+# How often a trial is started again that is lost, or whose run is in use.
+MAX_LOSSES = 3
 OVER = ("FINISHED", "CANCELED", "CANCELLED")
 PAUSED = "PAUSED"
 # W&B would look up all packages for each run; those of JADE have them in their provenance.
@@ -145,13 +154,11 @@ class Agent:
         self._pace = Pace(options.time_limit_s, options.reserve_s)
         self._is_in_job = is_in_job(workplace.environ)
         self.tally = Tally(self._metric, _goal(metric))
-        self._num_taken = 0
-        self._takes_work = True
-        self._exit_code = 0
+        self._num_taken = self._num_returning = 0
+        self._takes_work, self._exit_code = True, 0
         self._received: int | None = None
         self._give_up_at: float | None = None
         self._forget_answers_at: float | None = None
-        self._num_returning = 0
         self._returns: Courier[Order, None] = Courier(self._return, self._note_return)
         self._end_at: float | None = None
         self._away_since: float | None = None
@@ -163,6 +170,13 @@ class Agent:
             workplace.environ,
             sweep.read_run_state,
         )
+        self._doubts: Courier[None, Mapping[str, str]] = Courier(
+            lambda _: self._left.judge(),
+            lambda found: self._events.put(functools.partial(self._take_verdicts, found)),
+        )
+        self._next_doubt = self._doubt_until = 0.0
+        self._losses: Counter[str] = Counter()
+        self._lost: set[str] = set()
         self._seats = [self._make_seat(slot) for slot in slots]
         self._launcher = launcher
         launcher.listen(
@@ -198,19 +212,35 @@ class Agent:
     def _take_over(self) -> None:
         """Go on with what a former process of the same job was cut off from."""
         left = self._left.take_over()
-        for place, order in enumerate(left if self._takes_work else ()):
+        now = time.monotonic()
+        self._next_doubt, self._doubt_until = now + DOUBT_INTERVAL_S, now + DOUBT_S
+        if self._left.is_in_doubt:
+            wait = render_duration(DOUBT_S)
+            self._report(f"Others may have runs of this job by now: W&B is asked for up to {wait}.")
+        self._go_on_with(left)
+
+    def _go_on_with(self, left: Sequence[Order]) -> None:
+        for order in left if self._takes_work else ():
             self._num_taken += 1
             self._report(f"{order.run_id}  was cut off with this job, and goes on.")
-            seat = self._seats[place % len(self._seats)]
+            seat = min(self._seats, key=lambda seat: len(seat.run_ids))
             seat.waiting.append(order)
             self._start_next(seat)
+
+    def _take_verdicts(self, found: Mapping[str, str] | Exception) -> None:
+        now = time.monotonic()
+        self._next_doubt = now + DOUBT_INTERVAL_S
+        if not isinstance(found, Exception) and self._takes_work:
+            self._go_on_with(self._left.settle(found))
+        if now >= self._doubt_until:
+            self._left.give_up_doubts()
 
     def receive(self, number: int) -> None:
         """Take a signal: once, trials are asked to stop; twice, they are ended."""
         self._events.put(functools.partial(self._obey, number))
 
     def _is_done(self) -> bool:
-        if any(seat.trials for seat in self._seats) or self._num_returning:
+        if any(not seat.is_idle for seat in self._seats) or self._num_returning:
             return False
         is_asking = any(seat.is_asking for seat in self._seats)
         if not self._takes_work:
@@ -219,7 +249,7 @@ class Agent:
         if any(seat.is_checking for seat in self._seats):
             return False
         if all(seat.is_closed for seat in self._seats):
-            return True
+            return not self._left.is_in_doubt
         count = self._options.count
         return count is not None and self._num_taken >= count and not is_asking
 
@@ -240,6 +270,8 @@ class Agent:
         ]
         moments += [seat.next_question for seat in self._seats if self._may_ask(seat)]
         moments += [trial.kill_at for trial in self._trials()]
+        if any(seat.waiting and not seat.trials for seat in self._seats):
+            moments.append(time.monotonic() + LOOK_S)
         return min(moment for moment in moments if moment is not None)
 
     def _look_at_the_clock(self) -> None:
@@ -257,6 +289,11 @@ class Agent:
             self._kill_all()
         if self._forget_answers_at is not None and now >= self._forget_answers_at:
             self._forget_answers_at = None
+        if self._left.is_in_doubt and now >= self._next_doubt:
+            self._next_doubt = float("inf")
+            self._doubts.send(None)
+        for seat in self._seats:
+            self._start_next(seat)
 
     # Questions to W&B
 
@@ -356,6 +393,7 @@ class Agent:
         if kind in RUN_COMMANDS:
             self._num_taken += 1
             order = Order.read(command)
+            self._lost.discard(order.run_id)
             # From now on it is known to W&B as ours, also if we stop before it begins.
             self._left.add(order)
             seat.waiting.append(order)
@@ -378,10 +416,12 @@ class Agent:
             self._give_back(seat.waiting)
         if seat.trials or not seat.waiting:
             return
-        order = seat.waiting.pop(0)
+        order = self._choose(seat)
+        if order is None:
+            return
         try:
             self._start(seat, order)
-        except OSError as error:
+        except (OSError, JadeError) as error:
             # A full disk, for one: the trial was not begun, and somebody else may have it.
             for trial in seat.trials:
                 with contextlib.suppress(OSError):
@@ -389,6 +429,26 @@ class Agent:
             seat.trials.clear()
             self._quit(f"{order.run_id} cannot be started here: {error}.", 1)
             self._give_back([order])
+
+    def _choose(self, seat: _Seat) -> Order | None:
+        """Take the next order whose run nobody has; those that need nothing more are left out."""
+        for order in list(seat.waiting):
+            if self._is_in_use(order):
+                self._say_once(f"{order.run_id}  is in use by another process: waiting for it.")
+                continue
+            seat.waiting.remove(order)
+            status = self._left.status(order.run_id)
+            if order.run_id not in self._lost or status in (None, RUNNING):
+                return order
+            # Nobody could say how it ended, but it did, and has told W&B.
+            self._left.remove(order.run_id)
+            self._report(f"{order.run_id}  has ended by itself: {status}.")
+        return None
+
+    def _is_in_use(self, order: Order) -> bool:
+        """Tell whether another process has the run, such as a former one of its own."""
+        root = self._workplace.experiments_root
+        return root is not None and is_held(root / order.run_id)
 
     def _start(self, seat: _Seat, order: Order) -> None:
         trial = self._make_trial(order, seat.slot)
@@ -444,6 +504,13 @@ class Agent:
     def _end(self, seat: _Seat, trial: Trial, code: int) -> None:
         seat.trials.remove(trial)
         trial.end(code)
+        if self._is_to_go_on(trial):
+            trial.close()
+            self._report(f"{trial.run_id}  is started again once nobody uses it ({trial.cause}).")
+            seat.waiting.append(again(trial.order))
+            self._start_next(seat)
+            return
+        self._lost.discard(trial.run_id)
         if self._takes_work or not self._left.is_unsettled(trial.run_id):
             self._left.remove(trial.run_id)
         for line in self.tally.add(trial):
@@ -461,6 +528,17 @@ class Agent:
             self._quit(f"{number} trials in a row have failed: something is wrong here.", 1)
         seat.next_question = 0.0
         self._start_next(seat)
+
+    def _is_to_go_on(self, trial: Trial) -> bool:
+        """Tell whether a trial may still write its last checkpoint, or its former process does."""
+        is_of_jade = self._workplace.experiments_root is not None
+        if not is_of_jade or trial.code not in (LOST, RunInUseError.exit_code):
+            return False
+        self._losses[trial.run_id] += 1
+        if trial.code == LOST:
+            self._lost.add(trial.run_id)
+        is_wanted = self._takes_work and not trial.was_asked_to_stop
+        return is_wanted and self._losses[trial.run_id] <= MAX_LOSSES
 
     def _examine(self, seat: _Seat) -> None:
         """Find out, beside the other seats, whether it is this machine that fails."""
@@ -522,8 +600,11 @@ class Agent:
                 self._give_back(seat.waiting)
 
     def _give_back(self, orders: list[Order]) -> None:
-        """Let somebody else have what W&B has handed out, and was not begun."""
+        """Let somebody else have what W&B has handed out, and does not run."""
         for order in orders:
+            if self._is_in_use(order):
+                self._report(f"{order.run_id}  is in use by another process, which has it now.")
+                continue
             self._num_returning += 1
             self._returns.send(order)
         orders.clear()
@@ -535,8 +616,12 @@ class Agent:
             self._sweep.give_back(order.run_id, values)
         except ServerAwayError as error:
             text = f"cannot be given back to W&B, which will not hand it out again: {error}."
+            if self._left.is_kept:
+                text = f"cannot be given back to W&B: this job goes on with it later ({error})."
         else:
-            text = "was not begun: W&B hands it out again."
+            is_new = WANDB_KEY not in order.values
+            what = "was not begun" if is_new else "does not go on here"
+            text = f"{what}: W&B hands it out again."
             # Whoever gets it, it is not for this job when it begins again.
             self._events.put(functools.partial(self._left.remove, order.run_id))
         self._events.put(functools.partial(self._report, f"{order.run_id}  {text}"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jade.job import find_job_id
+from jade.job import count_restarts, find_job_id
 from jade.owner import Owner
 
 PREFIX = "worker:"
@@ -23,24 +23,37 @@ class Worker:
 
     Attributes:
         job: The job of a cluster that it belongs to.
+        restarts: How often that was queued again.
     """
 
     owner: Owner = field(default_factory=Owner.this_process)
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     job: str | None = field(default_factory=lambda: find_job_id(os.environ))
+    restarts: int = field(default_factory=lambda: count_restarts(os.environ))
 
     def record(self, *, has_ended: bool = False) -> dict[str, Any]:
         """Return what others have to know."""
-        job = {"job": self.job} if self.job else {}
+        job = {"job": self.job, "restarts": self.restarts} if self.job else {}
         return {**asdict(self.owner), **job, "beat": time.time(), "ended": has_ended}
 
     def has_replaced(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Tell whether another worker was a former process of the same job.
+        """Tell whether another worker belonged to the same job before that was queued again.
 
         A job runs once at a time, on whatever machine: when it is queued again, nothing is left of
-        what it was.
+        what it was. Those that were not queued again since then work beside each other.
         """
-        return self.job is not None and record.get("job") == self.job and name != self.name
+        if self.job is None or record.get("job") != self.job or name == self.name:
+            return False
+        owner = read_owner(record)
+        is_running_here = owner.is_here and owner.is_running
+        return int(record.get("restarts", 0)) < self.restarts and not is_running_here
+
+
+def read_owner(record: Mapping[str, Any]) -> Owner:
+    """Return the process that has made a record."""
+    return Owner(
+        str(record["host"]), int(record["pid"]), float(record["since"]), record.get("birth")
+    )
 
 
 class Attendance:
@@ -59,9 +72,7 @@ class Attendance:
         """Tell whether a worker is still at work."""
         if not record or record.get("ended"):
             return False
-        owner = Owner(
-            str(record["host"]), int(record["pid"]), float(record["since"]), record.get("birth")
-        )
+        owner = read_owner(record)
         if owner.is_here:
             return owner.is_running
         beat = float(record["beat"])

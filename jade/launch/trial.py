@@ -99,7 +99,8 @@ class Trial:
     @property
     def never_began(self) -> bool:
         """Whether it has made room before its run was there: nobody has told W&B of it."""
-        has_left = self.code is not None and (self.code < 0 or self.code in LEFT)
+        # Of one that is lost nobody knows whether it has left.
+        has_left = self.code is not None and (LOST < self.code < 0 or self.code in LEFT)
         is_of_jade = self._directory is not None
         return (
             self.was_to_make_room and is_of_jade and has_left and self.status == self._former_status

@@ -20,6 +20,8 @@ mutation Heartbeat($id: ID!, $metrics: JSONString, $runState: JSONString) {
 }
 """
 REFUSED = (401, 403)
+# Said of a run that W&B does not know, or no more.
+GONE = "gone"
 # How many of the newest runs are asked for their commit: those that wait have none.
 NUM_LOOKED_AT = 10
 # For a run that is only opened to be given back: nothing of this machine belongs to it.
@@ -102,11 +104,15 @@ class WandbSweep:
             return None
 
     def read_run_state(self, run_id: str) -> str:
-        """Ask whether a run is running, preempted, crashed and so on; empty if unknown."""
+        """Ask whether a run is running, preempted, crashed and so on, or gone; empty if unknown."""
         reference = RunReference(self.entity, self.project, run_id)
+        # It would say again what it has said before.
+        self._client.api.flush()
         try:
             return str(self._client.find_run(reference).state).lower()
-        except JadeError:
+        except ConfigError as error:
+            return "" if status_of(error) in REFUSED else GONE
+        except (JadeError, OSError):
             return ""
 
     def register(self) -> str:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from jade.cli import main
+from jade.lock import RunLock
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 90
@@ -26,7 +27,7 @@ QUICK = """
 import sys
 import jade.launch.agent
 from jade.cli import main
-jade.launch.agent.INTERVAL_S = 0.3
+jade.launch.agent.INTERVAL_S = jade.launch.agent.DOUBT_INTERVAL_S = 0.3
 sys.exit(main())
 """
 TRAIN = "import sys\nfrom jade.cli import train_main\nsys.exit(train_main())\n"
@@ -454,6 +455,144 @@ def test_a_job_that_begins_again_goes_on_with_what_died_with_its_machine(
     (run,) = wandb_online.runs.values()
     assert (run.state, run.num_starts) == ("finished", 2)
     assert not list(project.root.glob("wandb/sweep-*/job-*.json"))
+
+
+def test_a_job_keeps_what_cannot_be_given_back(project, wandb_online, start):
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [1]}}, "${args}")
+    project.write("train.py", PAUSED_START)
+    job = {"SLURM_JOB_ID": "7"}
+    wandb_online.faults.fail(400, match="UpsertBucket")
+    first = start(project.root, sweep, "--cold", environ=job)
+    first.wait_for_files("starting")
+    first.popen.send_signal(signal.SIGTERM)
+    assert first.wait()[0] == 75, first.output
+    assert "cannot be given back to W&B: this job goes on with it later" in first.output
+
+    wandb_online.faults.clear()
+    (project.root / "starting").unlink()
+    again = start(project.root, sweep, "--cold", environ={**job, "SLURM_RESTART_COUNT": "1"})
+    again.wait_for_files("starting")
+    again.popen.send_signal(signal.SIGTERM)
+    assert again.wait()[0] == 75, again.output
+    assert "was cut off with this job, and goes on" in again.output
+    assert "does not go on here: W&B hands it out again" in again.output
+    assert states(wandb_online) == ["preempted"]
+
+
+def find_warm_server(agent):
+    """Return the number of the process that starts the trials of an agent."""
+    children = Path(f"/proc/{agent.popen.pid}/task").glob("*/children")
+    for child in " ".join(path.read_text() for path in children).split():
+        if b"jade.launch.warm_server" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    raise AssertionError(agent.output)
+
+
+@pytest.mark.parametrize("is_cut_off", [True, False])
+def test_a_training_that_is_lost_goes_on(paused, project, wandb_online, is_cut_off):
+    """Nobody can say how it ended; it may have stopped by itself, or not at all."""
+    agent, _ = paused
+    (directory,) = (project.root / "experiments").iterdir()
+    trial = json.loads((directory / "status.json").read_text())["pid"]
+    server = find_warm_server(agent)
+    os.kill(server, signal.SIGSTOP)
+    if is_cut_off:
+        os.kill(trial, signal.SIGKILL)
+    os.kill(server, signal.SIGKILL)
+    agent.wait_for(lambda: "is started again once nobody uses it" in agent.output)
+    (project.root / "go").touch()
+
+    code, output = agent.wait()
+
+    assert code == 0, output
+    assert "1 trial in" in output
+    assert "1 finished" in output
+    assert ("has ended by itself: preempted" in output) != is_cut_off
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.num_starts) == ("finished", 2)
+
+
+def preempt(agent, project):
+    """Stop an agent whose training is in the middle of a step."""
+    agent.popen.send_signal(signal.SIGTERM)
+    agent.wait_for(lambda: "asked to stop" in agent.output)
+    time.sleep(0.3)
+    (project.root / "go").touch()
+    assert agent.wait()[0] == 75, agent.output
+
+
+def test_a_training_whose_run_is_in_use_waits_for_it(paused, project, wandb_online, start):
+    first, sweep = paused
+    preempt(first, project)
+    project.write("train.py", PAUSED_START)
+    second = start(project.root, sweep, "--cold")
+    second.wait_for_files("starting")
+
+    (directory,) = (project.root / "experiments").iterdir()
+    with RunLock(directory):
+        (project.root / "started").touch()
+        second.wait_for(lambda: "started again once nobody uses it (exit 73)" in second.output)
+        second.wait_for(lambda: "is in use by another process: waiting" in second.output)
+
+    code, output = second.wait()
+    assert code == 0, output
+    assert "1 trial in" in output
+    assert "1 finished" in output
+    (run,) = wandb_online.runs.values()
+    assert (run.state, run.num_starts) == ("finished", 2)
+
+
+def test_a_job_that_begins_again_takes_no_run_from_another_agent(project, wandb_online, start):
+    """Until W&B says that it does not run: then W&B had not heard that it was stopped."""
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
+    first = start(project.root, sweep, environ={"SLURM_JOB_ID": "7"})
+    first.wait_for_files("pausing")
+    preempt(first, project)
+    (run,) = wandb_online.runs.values()
+    with wandb_online.world.lock:
+        wandb_online.sweeps[sweep].requeued.clear()
+        run.state = "running"
+
+    job = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "1"}
+    again = start(project.root, sweep, environ=job)
+    again.wait_for(lambda: "Others may have runs of this job by now" in again.output)
+    again.wait_for(lambda: "W&B has no more work" in again.output)
+    time.sleep(1)
+    assert (run.state, run.num_starts) == ("running", 1), again.output
+    run.state = "crashed"
+
+    code, output = again.wait()
+    assert code == 0, output
+    assert "was cut off with this job, and goes on" in output
+    assert (run.state, run.num_starts) == ("finished", 2)
+
+
+STILLBORN = """
+import os, sys
+
+if "jade.launch.warm_server" in sys.orig_argv and os.path.exists("broken-server"):
+    os._exit(1)
+"""
+
+
+def test_work_is_given_back_where_no_process_can_be_started(script, start, wandb_online):
+    folder, make = script
+    (folder / "sitecustomize.py").write_text(STILLBORN)
+    path = f"{folder}{os.pathsep}{ROOT}"
+    sweep = make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}")
+    agent = start(folder, sweep, "--cold", environ={"PYTHONPATH": path})
+    agent.wait_for_files("started-*")
+    (folder / "broken-server").touch()
+    os.kill(find_warm_server(agent), signal.SIGKILL)
+
+    code, output = agent.wait()
+
+    assert code == 1, output
+    assert "cannot be started here: The process that starts programs ends at once" in output
+    assert "was not begun: W&B hands it out again" in output
+    assert [run.state for run in wandb_online.runs.values()][-1] == "preempted"
 
 
 def test_a_training_whose_agent_is_killed_still_tells_wandb(paused, project, wandb_online):

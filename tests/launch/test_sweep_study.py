@@ -588,8 +588,31 @@ def test_job_that_begins_again_takes_over_its_own_points_at_once(tmp_path):
     claim = first.claim()
 
     other = open_study(where, create=False)
-    other.worker = Worker(job="7_2")
+    other.worker = Worker(job="7_2", restarts=1)
     assert other.claim() is None
+    beside = open_study(where, create=False)
+    beside.worker = Worker(job="7_1")
+    assert beside.claim() is None
     again = open_study(where, create=False)
-    again.worker = Worker(job="7_1")
+    again.worker = Worker(job="7_1", restarts=1)
     assert again.claim().key == claim.key
+
+
+def test_only_a_job_that_was_queued_again_has_replaced_its_workers(monkeypatch):
+    """Two workers of one job, as `srun -n 2` starts them, are no former processes of each other."""
+    elsewhere, gone = Owner("elsewhere", 1, 0.0), Owner(socket.gethostname(), 2**22, 0.0)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    before = Worker(owner=elsewhere)
+    beside = Worker(owner=elsewhere)
+    here = Worker()
+    ended = Worker(owner=gone)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    again = Worker()
+
+    assert not before.has_replaced(beside.name, beside.record())
+    assert not before.has_replaced(again.name, again.record())
+    assert again.has_replaced(before.name, before.record())
+    assert again.has_replaced(ended.name, ended.record())
+    assert not again.has_replaced(here.name, here.record())
+    assert not again.has_replaced(again.name, again.record())
+    assert not Worker(job="8", restarts=2).has_replaced(before.name, before.record())
