@@ -1,8 +1,6 @@
 """Train a model: python train.py --model_conf FILE --data_conf FILE --epochs N (see --help)."""
 
-import sys
-
-from jade.cli import train_main
+from jade.cli import train_program
 
 if __name__ == "__main__":
-    sys.exit(train_main())
+    train_program()

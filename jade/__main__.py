@@ -1,7 +1,5 @@
 """Make ``python -m jade`` the same as ``jade``."""
 
-import sys
+from jade.cli import jade_program
 
-from jade.cli import main
-
-sys.exit(main())
+jade_program()

@@ -4,11 +4,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from jade import __version__
 from jade.commands import COMMANDS
 from jade.errors import ConfigError, JadeError, suggest
+from jade.leaving import end_program
 
 OVERVIEW = """\
 JADE trains PyTorch models from configuration files.
@@ -45,6 +46,16 @@ def main(arguments: Sequence[str] | None = None, program: str | None = None) -> 
 def train_main() -> int:
     """Run ``train.py``."""
     return main(["train", *sys.argv[1:]], program="python train.py")
+
+
+def jade_program() -> NoReturn:
+    """Be the program ``jade``."""
+    end_program(main)
+
+
+def train_program() -> NoReturn:
+    """Be the program ``train.py``."""
+    end_program(train_main)
 
 
 def _answer(tokens: list[str], program: str | None) -> int:
@@ -103,4 +114,4 @@ def _print_user_error(error: Exception) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    jade_program()

@@ -119,7 +119,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
                 ending = _train(loop, watch)
             return session.finish(assembled, ending, watch)
         except BaseException as error:
-            session.fail(error, origin)
+            session.fail(watch.find_cause(error), origin)
             if isinstance(error, SystemExit) and watch.received is None:
                 raise TrainingError(f"Something called sys.exit({error.code!r}).") from error
             raise

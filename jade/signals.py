@@ -61,6 +61,8 @@ class SignalWatch:
 
     def __exit__(self, *_: object) -> None:
         self._restore()
+        # Whatever failed after a signal that nobody took notice of failed because of it.
+        self.check()
 
     def pass_on_to(self, on_signal: Callable[[], None]) -> None:
         """Call this from now on, and now if a signal has come in already."""
@@ -77,10 +79,18 @@ class SignalWatch:
         """Leave if a signal came in before training starts, and somebody took no notice of it.
 
         What the handler raises may be caught by any code that it interrupts: some libraries catch
-        everything while they are being imported.
+        everything while they are being imported, and fail later for want of what was cut short.
         """
         if self.received is not None and self.on_signal == self._leave:
             self._leave()
+
+    def find_cause(self, error: BaseException) -> BaseException:
+        """Return what an error comes of: a signal that was to end everything, or nothing else."""
+        try:
+            self.check()
+        except (SystemExit, KeyboardInterrupt) as request:
+            return request
+        return error
 
     def request(self, cause: str) -> None:
         """Act as if a signal had come, for a cause that has a name; safe from any thread."""

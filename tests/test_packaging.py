@@ -22,7 +22,8 @@ def test_installation_needs_only_the_core_and_offers_the_rest_as_extras():
 
 def test_installation_gives_the_command():
     [script] = metadata.entry_points(group="console_scripts", name="jade")
-    assert script.value == "jade.cli:main"
+    assert script.value == "jade.cli:jade_program"
+    assert callable(script.load())
 
 
 def test_installation_brings_every_file_of_the_package():

@@ -43,13 +43,13 @@ def test_first_signal_is_passed_on_and_decides_the_exit_code(number, exit_code):
 
 
 def test_first_signal_before_anybody_listens_ends_the_process():
-    with SignalWatch(), pytest.raises(SystemExit) as info:
+    with pytest.raises(SystemExit) as info, SignalWatch():
         signal.raise_signal(signal.SIGTERM)
     assert info.value.code == 75
 
 
 def test_first_interrupt_before_anybody_listens_is_the_usual_one():
-    with SignalWatch(), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), SignalWatch():
         signal.raise_signal(signal.SIGINT)
 
 
@@ -158,19 +158,44 @@ def test_request_without_handlers_is_passed_on_by_who_asks():
     assert watch.cause == "time"
 
 
+def swallow(number):
+    """Do what some libraries do while they are imported."""
+    with contextlib.suppress(SystemExit):
+        signal.raise_signal(number)
+
+
 def test_signal_whose_exception_was_swallowed_is_acted_on_at_the_next_check():
-    with SignalWatch() as watch:
-        with contextlib.suppress(SystemExit):
-            signal.raise_signal(signal.SIGTERM)
+    with contextlib.suppress(SystemExit), SignalWatch() as watch:
+        swallow(signal.SIGTERM)
         with pytest.raises(SystemExit) as info:
             watch.check()
     assert info.value.code == 75
 
 
-def test_signal_whose_exception_was_swallowed_is_not_held_back():
+def test_signal_whose_exception_was_swallowed_is_the_cause_of_what_fails_later():
+    def fail_later():
+        with SignalWatch() as watch:
+            swallow(signal.SIGTERM)
+            error = ImportError("half imported")
+            causes.append(watch.find_cause(error))
+            raise error
+
+    causes = []
+    with pytest.raises(SystemExit) as info:
+        fail_later()
+    assert info.value.code == 75
+    assert [type(cause) for cause in causes] == [SystemExit]
+
+
+def test_error_without_a_signal_is_its_own_cause():
+    error = ImportError("no such file")
     with SignalWatch() as watch:
-        with contextlib.suppress(SystemExit):
-            signal.raise_signal(signal.SIGTERM)
+        assert watch.find_cause(error) is error
+
+
+def test_signal_whose_exception_was_swallowed_is_not_held_back():
+    with contextlib.suppress(SystemExit), SignalWatch() as watch:
+        swallow(signal.SIGTERM)
         with pytest.raises(SystemExit):
             watch.hold_back()
 

@@ -18,7 +18,7 @@ MUST_HOLD = "exit 75 within a step and a checkpoint; it goes on to the same resu
 NUM_SIGNALS = 50
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 # Other things may happen on this machine at the same time.
-NOISE_S = 2.0
+NOISE_S = 0.25
 NUM_CHECKPOINTS = 20
 LATEST = 0.8
 # What a run says right before its first step.
@@ -32,6 +32,7 @@ class _Times:
     step: float
     checkpoint: float
     process_end: float
+    training: float
     in_training: list[float] = field(default_factory=list)
     at_start: list[float] = field(default_factory=list)
     deaf: list[float] = field(default_factory=list)
@@ -88,13 +89,20 @@ def _stop_until_the_end(
 
 
 def _send(attempt: Attempt, bench: Bench, times: _Times) -> bool:
-    """Send a signal at a random instant; tell whether the process was still there."""
+    """Send a signal at a random instant; tell whether the process was still there.
+
+    Every second one comes while it trains, which is only a part of such a short life.
+    """
     if not attempt.wait_until(lambda: attempt.watches(signal.SIGUSR1)):
         return False
     times.deaf.append(attempt.age)
-    number = SIGNALS[len(times.deaf) % len(SIGNALS)]
+    number = SIGNALS[len(times.deaf) // 2 % len(SIGNALS)]
     # A run that goes on takes less time than a whole one, so later instants would not be met.
     latest = LATEST * bench.fresh_seconds
+    if len(times.deaf) % 2:
+        if not attempt.wait_until(lambda: attempt.count(TRAINING) > 0):
+            return False
+        latest = attempt.age + LATEST * times.training
     if not attempt.wait_seconds(bench.random.uniform(attempt.age, max(latest, attempt.age))):
         return False
     attempt.send(number, to_group=bench.random.random() < 0.5)
@@ -127,6 +135,7 @@ def _measure_bound(bench: Bench) -> _Times:
         step=float(Path(fresh.folder, "longest step").read_text()),
         checkpoint=max(durations),
         process_end=bench.fresh_ended - written,
+        training=written - fresh.made.config.stat().st_mtime,
     )
 
 

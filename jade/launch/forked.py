@@ -1,6 +1,5 @@
 """Be the process that a program would have if Python had just been started for it."""
 
-import atexit
 import contextlib
 import ctypes
 import gc
@@ -12,7 +11,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 import types
 import weakref
@@ -22,12 +20,12 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from jade.launch.program import FILE, MODULE
+from jade.leaving import leave, run_exit_functions
 
 PR_SET_PDEATHSIG = 1
 # Python ignores these from the start, so that writing raises an error instead.
 IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 NOT_FOUND = 127
-WRITING = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
 class Forked:
@@ -147,37 +145,11 @@ def call_as_main(function: Any) -> int:
         trace = _own_frames(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         if isinstance(error, KeyboardInterrupt):
-            _run_exit_functions()
+            run_exit_functions()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         return 1
     return 0
-
-
-def leave(code: int) -> NoReturn:
-    """End as Python does, but for taking all modules apart, which is the most of its time."""
-    try:
-        _run_exit_functions()
-    finally:
-        os._exit(code)
-
-
-def _run_exit_functions() -> None:
-    wait_for_threads: Any = getattr(threading, "_shutdown", None)
-    if wait_for_threads is not None:
-        wait_for_threads()
-    run_registered: Any = getattr(atexit, "_run_exitfuncs", None)
-    if run_registered is not None:
-        run_registered()
-    # Python closes what a program has left open, and what it has written must not be lost.
-    for item in gc.get_objects():
-        # Not isinstance: a proxy would do whatever it stands for.
-        if issubclass(type(item), WRITING):
-            with contextlib.suppress(OSError, ValueError):
-                item.flush()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

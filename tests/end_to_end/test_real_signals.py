@@ -203,6 +203,28 @@ def test_signal_before_training_ends_at_once_and_nothing_is_written(start, numbe
     assert not (run.folder / "experiments").exists()
 
 
+# Some libraries catch everything while they are imported, and cannot be imported again.
+DEAF = """
+    import time
+
+    try:
+        open("importing", "x").close()
+        for _ in range(600):
+            time.sleep(0.1)
+    except BaseException:
+        raise ImportError("cannot load module more than once per process")
+"""
+
+
+def test_signal_that_an_import_takes_for_a_failure_is_still_a_signal(start, project):
+    project.write("deaf.py", DEAF)
+    run = start(trainer=TRAINER.replace("import torch\n", "import deaf\n    import torch\n", 1))
+    run.wait_for("importing")
+    run.send(signal.SIGTERM)
+    assert run.end() == 75, run.err
+    assert not (run.folder / "experiments").exists()
+
+
 def test_exit_codes_of_a_process_are_those_of_the_outcome(start, project):
     runs = [
         start("--train_for=2 iterations"),
