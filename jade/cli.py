@@ -1,13 +1,13 @@
 """The command line: find the command, call it, turn an error into an exit code."""
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from jade import __version__
 from jade.commands import COMMANDS
+from jade.commands.family import asks_for_help, call, list_commands
 from jade.errors import ConfigError, JadeError, suggest
 from jade.leaving import end_program
 
@@ -59,10 +59,8 @@ def train_program() -> NoReturn:
 
 
 def _answer(tokens: list[str], program: str | None) -> int:
-    if not tokens or tokens[0] in ("-h", "--help", "help"):
-        width = max(map(len, COMMANDS))
-        listed = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
-        print(OVERVIEW.format(commands=listed), end="")
+    if asks_for_help(tokens):
+        print(OVERVIEW.format(commands=list_commands(COMMANDS)), end="")
         return 0
     name, *rest = tokens
     if name == "--version":
@@ -72,9 +70,7 @@ def _answer(tokens: list[str], program: str | None) -> int:
         what = "Which command?" if name.startswith("-") else f"There is no command {name!r}."
         raise ConfigError(f"{what}{suggest(name, list(COMMANDS))} See jade --help.")
     # Imported when it is called: `jade --help` answers at once.
-    command: Any = importlib.import_module(f"jade.commands.{name.replace('-', '_')}")
-    code: int = command.main(rest, program or f"jade {name}")
-    return code
+    return call(f"jade.commands.{name.replace('-', '_')}", rest, program or f"jade {name}")
 
 
 def _is_reader_gone() -> bool:

@@ -1,9 +1,6 @@
 """The commands about grids, whose runs have numbers; each one is a file of this folder."""
 
-import importlib
-from typing import Any
-
-from jade.errors import ConfigError, suggest
+from jade.commands.family import asks_for_help, call, print_overview, unknown_command
 
 # What `jade grid --help` says of each; the file of a command is imported when it is called.
 COMMANDS = {
@@ -18,12 +15,7 @@ SAME = {
 }
 # How the flags of other commands are called here, too.
 FLAGS = {"--max_concurrent": "--workers", "--max-concurrent": "--workers"}
-OVERVIEW = """\
-usage: {program} COMMAND [arguments]
-
-Commands:
-{commands}
-
+MORE = """\
 A grid is a sweep file with method: grid (or random, with a run_cap), or a file with grid_tasks.
 Its runs have the numbers 0 to N - 1, as in the array of a cluster:
   N=$({program} count FILE); sbatch --array=0-$((N - 1)) ... {program} run FILE --index ...
@@ -34,18 +26,14 @@ Its runs have the numbers 0 to N - 1, as in the array of a cluster:
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade grid``."""
     known = {**COMMANDS, **SAME}
-    if not tokens or tokens[0] in ("-h", "--help", "help"):
-        width = max(map(len, known))
-        listed = "\n".join(f"  {name:<{width}}  {text}" for name, text in known.items())
-        print(OVERVIEW.format(program=program, commands=listed), end="")
+    if asks_for_help(tokens):
+        print_overview(program, known, MORE)
         return 0
     name, *rest = tokens
     if name not in known:
-        raise ConfigError(f"There is no command {name!r} of {program}.{suggest(name, known)}")
+        raise unknown_command(name, known, program, for_file=("run",))
     folder = "jade.commands" if name in SAME else "jade.commands.grid"
-    command: Any = importlib.import_module(f"{folder}.{name}")
-    code: int = command.main([_rename(token) for token in rest], f"{program} {name}")
-    return code
+    return call(f"{folder}.{name}", [_rename(token) for token in rest], f"{program} {name}")
 
 
 def _rename(token: str) -> str:

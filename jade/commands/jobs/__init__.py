@@ -1,7 +1,6 @@
 """The commands about jobs that were submitted; each one is a file of this folder."""
 
-import importlib
-from typing import Any
+from jade.commands.family import call
 
 LIST = "list"
 # What `jade jobs --help` says of each; the file of a command is imported when it is called.
@@ -14,7 +13,5 @@ COMMANDS = {
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade jobs``."""
     name, rest = (tokens[0], tokens[1:]) if tokens and tokens[0] in COMMANDS else (LIST, tokens)
-    command: Any = importlib.import_module(f"jade.commands.jobs.{name}")
     shown = program if name == LIST else f"{program} {name}"
-    code: int = command.main(rest, shown)
-    return code
+    return call(f"jade.commands.jobs.{name}", rest, shown)

@@ -1,9 +1,6 @@
 """The commands about sweeps; each one is a file of this folder."""
 
-import importlib
-from typing import Any
-
-from jade.errors import ConfigError, suggest
+from jade.commands.family import asks_for_help, call, print_overview, unknown_command
 
 # What `jade sweep --help` says of each; the file of a command is imported when it is called.
 COMMANDS = {
@@ -13,29 +10,17 @@ COMMANDS = {
     "list": "list the local sweeps",
     "push": "check a sweep file, register it with W&B, and print the commands of agents",
 }
-OVERVIEW = """\
-usage: {program} COMMAND [arguments]
-
-Commands:
-{commands}
-
+MORE = """\
 `{program} COMMAND --help` explains the arguments; `jade check SWEEP.yml` only checks.
 """
 
 
 def main(tokens: list[str], program: str) -> int:
     """Run ``jade sweep``."""
-    if not tokens or tokens[0] in ("-h", "--help", "help"):
-        width = max(map(len, COMMANDS))
-        listed = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
-        print(OVERVIEW.format(program=program, commands=listed), end="")
+    if asks_for_help(tokens):
+        print_overview(program, COMMANDS, MORE)
         return 0
     name, *rest = tokens
     if name not in COMMANDS:
-        hint = suggest(name, list(COMMANDS))
-        if name.endswith((".yml", ".yaml")):
-            hint = f" Did you mean: {program} run {name}, or {program} push {name}?"
-        raise ConfigError(f"There is no command {name!r} of {program}.{hint}")
-    command: Any = importlib.import_module(f"jade.commands.sweep.{name}")
-    code: int = command.main(rest, f"{program} {name}")
-    return code
+        raise unknown_command(name, COMMANDS, program, for_file=("run", "push"))
+    return call(f"jade.commands.sweep.{name}", rest, f"{program} {name}")
