@@ -50,6 +50,14 @@ def parse_amount(value: Any, key: str, *, zero: bool = False) -> Amount:
     return Amount(number, unit)
 
 
+def parse_seconds(text: str, key: str) -> float:
+    """Parse a time with its unit, in seconds; ``key`` names it in messages."""
+    amount = parse_amount(text, key)
+    if amount.unit != SECONDS:
+        raise ConfigError(f"{key}: {text!r} is no time. Write '55 minutes', '2 hours' or '30 s'.")
+    return amount.number
+
+
 def _message(key: str, value: Any) -> str:
     return (
         f"{key}: {value!r} is not an amount. Write a number of epochs (2), or a text with a unit: "

@@ -12,7 +12,7 @@ from jade.commands import COMMANDS
 from jade.commands.base import make_parser, parse_all
 from jade.commands.passed_signals import signals_go_to, signals_kept_back
 from jade.envvars import exported, read_environment
-from jade.errors import ConfigError, raise_all
+from jade.errors import raise_all
 
 if TYPE_CHECKING:
     from jade.launch.agent import Agent, AgentOptions
@@ -100,7 +100,7 @@ def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
         if getattr(namespace, name) is not None and getattr(namespace, name) < least
     ]
     raise_all(problems)
-    limit_s = _seconds(namespace.time_limit, "--time_limit")
+    limit_s = _seconds(namespace, "time_limit")
     if limit_s is None:
         limit_s = find_seconds_left(os.environ)
     kill_delay = os.environ.get("WANDB_AGENT_KILL_DELAY", "")
@@ -109,21 +109,17 @@ def _read_options(namespace: argparse.Namespace) -> "AgentOptions":
         max_failures=namespace.max_failures,
         time_limit_s=limit_s,
         reserve_s=find_reserve(limit_s, os.environ),
-        grace_s=_seconds(namespace.grace, "--grace") or 0.0,
+        grace_s=_seconds(namespace, "grace") or 0.0,
         kill_delay_s=float(kill_delay) if kill_delay.isdecimal() else 30.0,
-        patience_s=_seconds(namespace.patience, "--patience") or 0.0,
+        patience_s=_seconds(namespace, "patience") or 0.0,
     )
 
 
-def _seconds(text: str | None, flag: str) -> float | None:
-    from jade.schedule import SECONDS, parse_amount
+def _seconds(namespace: argparse.Namespace, flag: str) -> float | None:
+    from jade.schedule import parse_seconds
 
-    if text is None:
-        return None
-    amount = parse_amount(text, flag)
-    if amount.unit != SECONDS:
-        raise ConfigError(f"{flag}: {text!r} is no time. Write '55 minutes', '2 hours' or '30 s'.")
-    return amount.number
+    text = getattr(namespace, flag)
+    return None if text is None else parse_seconds(text, f"--{flag}")
 
 
 def _examine(namespace: argparse.Namespace) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from jade.commands.base import make_parser, parse_all
 from jade.commands.jobs import COMMANDS
-from jade.errors import ConfigError
 
 EPILOG = """\
 JOB is the name of a submission, the id of its array (4711), or that of one element (4711_3). Jobs
@@ -31,8 +30,9 @@ def main(tokens: list[str], program: str) -> int:
     from jade.launch.job_cancel import cancel
     from jade.launch.job_folder import find_submission
     from jade.launch.slurm import Slurm
+    from jade.schedule import parse_seconds
 
-    grace_s = _seconds(parsed.grace)
+    grace_s = parse_seconds(parsed.grace, "--grace")
     folder = find_submission(parsed.job, Path(parsed.jobs_root))
     arrays = folder.job_ids()
     element = parsed.job if "_" in parsed.job and parsed.job.split("_")[0] in arrays else None
@@ -48,12 +48,3 @@ def main(tokens: list[str], program: str) -> int:
     if cut_off:
         print(f"cut off after {parsed.grace}: {', '.join(cut_off)}")
     return 1 if cut_off else 0
-
-
-def _seconds(text: str) -> float:
-    from jade.schedule import SECONDS, parse_amount
-
-    amount = parse_amount(text, "--grace")
-    if amount.unit != SECONDS:
-        raise ConfigError(f"--grace: {text!r} is no time. Write '2 minutes'.")
-    return amount.number

@@ -313,11 +313,6 @@ class _Command:
 
 
 def _seconds(text: str | None) -> float | None:
-    from jade.schedule import SECONDS, parse_amount
+    from jade.schedule import parse_seconds
 
-    if text is None:
-        return None
-    amount = parse_amount(text, "--grace")
-    if amount.unit != SECONDS:
-        raise ConfigError(f"--grace: {text!r} is no time. Write '2 minutes'.")
-    return amount.number
+    return None if text is None else parse_seconds(text, "--grace")
