@@ -747,7 +747,7 @@ def test_a_second_signal_to_a_job_ends_its_trials_also_those_that_do_not_listen(
     agent.popen.send_signal(signal.SIGTERM)
     agent.wait_for(lambda: "2 trials asked to stop" in agent.output)
     time.sleep(1.2)
-    assert "second" not in agent.output
+    assert "A second signal" not in agent.output
     agent.popen.send_signal(signal.SIGTERM)
 
     assert agent.wait()[0] == 75, agent.output

@@ -471,7 +471,7 @@ def test_second_signal_to_a_job_ends_its_runs_at_once(sweeping, monkeypatch):
     sweeping.wait_for(lambda: "asked to stop" in worker.output.read_text())
     worker.send_signal(signal.SIGTERM)
     time.sleep(2.2)
-    assert "second" not in worker.output.read_text()
+    assert "A second signal" not in worker.output.read_text()
     worker.send_signal(signal.SIGTERM)
 
     assert worker.wait(TIMEOUT_S) == 75, worker.output.read_text()
