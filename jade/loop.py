@@ -56,6 +56,8 @@ class TrainingLoop:
         self.next_due: float = 0
         self.phase = "starting"
         self.stop_requested = False
+        # Whether nothing is left to do but to write down what there is.
+        self.is_leaving = False
         self._trainer = trainer
         self._settings = settings
         self._timetable = plan.timetable
@@ -248,12 +250,14 @@ class TrainingLoop:
         """Flush, evaluate what was not evaluated at this step, and write the last checkpoint."""
         if self._reason == STOPPED:
             # It goes on later, from here: nothing is rounded off.
+            self.is_leaving = True
             with self._busy("writing checkpoint"):
                 self._keeper.save_stopped()
             return self._make_ending(was_stopped=True)
         self._call(self._round_off)
         if self._trace is not None:
             self._trace.end()
+        self.is_leaving = True
         with self._busy("writing checkpoint"):
             self._keeper.save_final()
         if self._evaluator.left_at(self._clock.iterations):

@@ -109,7 +109,7 @@ def _execute(resolved: Resolved, circumstances: Circumstances, watch: SignalWatc
                 plan, origin, shields_rng=bool(circumstances.loggers or resolved.loggers)
             )
             session.describe(assembled)
-            watch.pass_on_to(loop.request_stop)
+            watch.pass_on_to(loop.request_stop, is_leaving=lambda: loop.is_leaving)
             with (
                 Heartbeat(lambda: session.show_progress(loop)),
                 ProgressLine(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from jade.echo import Echo
 from jade.job import is_in_job
 
 WATCHED = tuple(
@@ -28,6 +29,9 @@ STOP_FILE = "JADE_STOP_FILE"
 class SignalWatch:
     """Remember the first signal and call back; a second one acts as if nobody watched.
 
+    In a job, and under an agent, the same one may arrive again soon, and a process that is leaving
+    is left alone: whoever cannot wait for it any more, kills it.
+
     Handlers can only be set in the main thread; elsewhere (a notebook's worker, a test) the
     watch does nothing. A signal that the process was started to ignore stays ignored.
 
@@ -39,10 +43,12 @@ class SignalWatch:
     def __init__(self, *, holds_back: bool = False) -> None:
         self.received: signal.Signals | None = None
         self.on_signal: Callable[[], None] = _do_nothing if holds_back else self._leave
+        self._is_leaving: Callable[[], bool] = lambda: False
         self._previous: dict[int, Any] = {}
         self._cause: str | None = None
         self._is_own_request = False
         self._pid = os.getpid()
+        self._echo = Echo(is_possible=AGENT in os.environ or is_in_job(os.environ))
 
     @classmethod
     def for_run(cls, environ: Mapping[str, str]) -> "SignalWatch":
@@ -64,9 +70,16 @@ class SignalWatch:
         # Whatever failed after a signal that nobody took notice of failed because of it.
         self.check()
 
-    def pass_on_to(self, on_signal: Callable[[], None]) -> None:
-        """Call this from now on, and now if a signal has come in already."""
-        self.on_signal = on_signal
+    def pass_on_to(
+        self, on_signal: Callable[[], None], is_leaving: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Call this from now on, and now if a signal has come in already.
+
+        Args:
+            on_signal: What is called.
+            is_leaving: Tells whether nothing is left to do but to write down what there is.
+        """
+        self.on_signal, self._is_leaving = on_signal, is_leaving
         if self.received is not None:
             on_signal()
 
@@ -121,12 +134,14 @@ class SignalWatch:
         if self.received is not None and self._is_own_request:
             # Somebody else has the same wish; it is being fulfilled.
             self._is_own_request = False
+            self._echo.listen()
             return
-        if self.received is not None and number != signal.SIGINT and _comes_twice(os.environ):
-            # A job that ends signals all its processes, and the agent then passes that on. Whoever
-            # is in a hurry tells the agent, which does not ask twice.
+        if self._echo.is_one(number):
             return
         if self.received is not None:
+            if self._echo.is_possible and number != signal.SIGINT and self._is_leaving():
+                # SLURM is not so patient that anything is gained by giving up what is nearly done.
+                return
             self._restore()
             signal.raise_signal(number)
             return
@@ -143,6 +158,7 @@ class SignalWatch:
         for number, handler in self._previous.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         self._previous.clear()
+        self._echo.close()
 
     @property
     def exit_code(self) -> int:
@@ -153,10 +169,6 @@ class SignalWatch:
 def is_in_sweep(environ: Mapping[str, str]) -> bool:
     """Tell whether an agent of W&B has started this run."""
     return bool(environ.get("WANDB_SWEEP_ID") and environ.get("WANDB_RUN_ID"))
-
-
-def _comes_twice(environ: Mapping[str, str]) -> bool:
-    return AGENT in environ or is_in_job(environ)
 
 
 def _do_nothing() -> None:

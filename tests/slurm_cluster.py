@@ -63,6 +63,7 @@ AccountingStorageType=accounting_storage/none
 {nodes}
 PartitionName=main Nodes=n[1-2] Default=YES MaxTime=INFINITE DefaultTime=10 PriorityTier=5 PreemptMode=OFF
 PartitionName=low Nodes=n[1-2] MaxTime=INFINITE DefaultTime=10 PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
+PartitionName=abrupt Nodes=n[1-2] MaxTime=INFINITE DefaultTime=10 PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=high Nodes=n[1-2] MaxTime=INFINITE DefaultTime=10 PriorityTier=10 PreemptMode=OFF
 """
 NODE = (

@@ -3,11 +3,18 @@
 import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from jade.signals import WATCHED, SignalWatch
+
+ROOT = Path(__file__).parents[1]
 
 
 def handlers():
@@ -72,9 +79,12 @@ def test_first_signal_in_a_sweep_is_held_back_from_the_start():
         assert calls == [1]
 
 
-@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "LSB_JOBID", "JADE_AGENT"])
-def test_second_signal_in_a_job_says_nothing_new(monkeypatch, name):
-    monkeypatch.setenv(name, "7")
+@pytest.fixture(params=["SLURM_JOB_ID", "LSB_JOBID", "JADE_AGENT"])
+def in_job(request, monkeypatch):
+    monkeypatch.setenv(request.param, "7")
+
+
+def test_signal_that_comes_again_soon_in_a_job_says_nothing_new(in_job):
     with SignalWatch() as watch:
         calls = []
         watch.pass_on_to(lambda: calls.append(watch.received))
@@ -84,6 +94,110 @@ def test_second_signal_in_a_job_says_nothing_new(monkeypatch, name):
         assert calls == [signal.SIGUSR1]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+# A run in a job, from its first signal on, until its input ends.
+IN_JOB = """
+import ctypes, signal, sys, threading, time
+from jade import echo
+from jade.signals import SignalWatch
+
+echo.ECHO_S, busy_s, is_leaving = float(sys.argv[1]), float(sys.argv[2]), bool(sys.argv[3:])
+watch = SignalWatch()
+with watch:
+    watch.pass_on_to(lambda: print("asked", flush=True), lambda: is_leaving)
+    print("ready", flush=True)
+    while watch.received is None:
+        time.sleep(0.01)
+    if busy_s:
+        # A call in which no handler is called; another thread is there to be interrupted.
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR2])
+        print("busy", flush=True)
+        ctypes.CDLL(None).usleep(int(busy_s * 1e6))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    sys.stdin.read()
+sys.exit(watch.exit_code)
+"""
+
+
+@pytest.fixture
+def start_in_job():
+    """Start such a process, and ask it to end."""
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", IN_JOB, *map(str, arguments)],
+            env={**os.environ, "SLURM_JOB_ID": "7", "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "asked\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_second_signal_in_a_job_that_comes_later_ends_it_at_once(start_in_job):
+    process = start_in_job(0.2, 0)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == -signal.SIGTERM
+
+
+def test_second_signal_in_a_job_lets_go_who_is_leaving(start_in_job):
+    process = start_in_job(0.2, 0, "leaving")
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+
+
+def test_signal_that_came_soon_and_is_heard_of_late_is_the_same(start_in_job):
+    process = start_in_job(2, 2.2)
+    assert process.stdout.readline() == "busy\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+
+
+def test_signal_that_came_late_and_is_heard_of_later_ends_it(start_in_job):
+    process = start_in_job(0.2, 1)
+    assert process.stdout.readline() == "busy\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(60) == -signal.SIGUSR2
+
+
+def test_signal_after_an_own_request_in_a_job_may_come_again_soon(in_job):
+    with SignalWatch() as watch:
+        watch.pass_on_to(lambda: None)
+        watch.request("the time limit")
+        watch._echo._until = watch._echo._last_moment = 0.0
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGTERM)
+        assert watch.cause == "the time limit"
+
+
+def test_event_loop_of_somebody_else_is_left_alone(in_job):
+    mine, other = socket.socketpair()
+    with mine, other, SignalWatch() as watch:
+        other.setblocking(False)
+        signal.set_wakeup_fd(other.fileno())
+        watch.pass_on_to(lambda: None)
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGTERM)
+        assert signal.set_wakeup_fd(-1) == other.fileno()
+        assert len(mine.recv(8)) == 2
 
 
 def test_second_signal_acts_as_if_nobody_watched():

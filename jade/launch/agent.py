@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jade.echo import Echo
 from jade.errors import ConfigError, JadeError, MachineError, RunInUseError
 from jade.job import is_in_job
 from jade.launch.courier import Courier
@@ -153,6 +154,7 @@ class Agent:
         self._failures = FailureRecord(options.max_failures)
         self._pace = Pace(options.time_limit_s, options.reserve_s)
         self._is_in_job = is_in_job(workplace.environ)
+        self._echo = Echo(is_possible=self._is_in_job)
         self.tally = Tally(self._metric, _goal(metric))
         self._num_taken = self._num_returning = 0
         self._takes_work, self._exit_code = True, 0
@@ -175,8 +177,7 @@ class Agent:
             lambda found: self._events.put(functools.partial(self._take_verdicts, found)),
         )
         self._next_doubt = self._doubt_until = 0.0
-        self._losses: Counter[str] = Counter()
-        self._lost: set[str] = set()
+        self._losses, self._lost = Counter[str](), set[str]()
         self._seats = [self._make_seat(slot) for slot in slots]
         self._launcher = launcher
         launcher.listen(
@@ -199,6 +200,7 @@ class Agent:
                 self._look_at_the_clock()
         finally:
             self._launcher.close()
+            self._echo.close()
         self._report(self.tally.summary(time.monotonic() - started))
         if self._exit_code == 0 and self.tally.has_only_failures:
             return 1
@@ -237,7 +239,8 @@ class Agent:
 
     def receive(self, number: int) -> None:
         """Take a signal: once, trials are asked to stop; twice, they are ended."""
-        self._events.put(functools.partial(self._obey, number))
+        if not self._echo.is_one(number):
+            self._events.put(functools.partial(self._obey, number))
 
     def _is_done(self) -> bool:
         if any(not seat.is_idle for seat in self._seats) or self._num_returning:
@@ -565,19 +568,26 @@ class Agent:
     # Stopping
 
     def _obey(self, number: int) -> None:
-        if self._received is not None and self._is_in_job and number != signal.SIGINT:
-            # A job is told first that it will end, and then that it ends: trials know by now.
-            return
+        # A training does not know what becomes of it when a terminal is closed.
+        passed_on = signal.SIGTERM if number == signal.SIGHUP else number
         if self._received is not None:
-            self._report("A second signal: trials are killed.")
             self._forget_answers_at = None
-            self._kill_all()
+            self._hurry(passed_on)
             return
         self._received = number
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED
-        # A training does not know what becomes of it when a terminal is closed.
-        passed_on = signal.SIGTERM if number == signal.SIGHUP else number
         self._stop(f"{signal.Signals(number).name} received", passed_on, code)
+
+    def _hurry(self, number: int) -> None:
+        """End what is running at once; in a job, a last checkpoint that is being written may be."""
+        if not self._is_in_job or number == signal.SIGINT:
+            self._report("A second signal: trials are killed.")
+            self._kill_all()
+            return
+        self._report("A second signal: trials end at once.")
+        for trial in self._trials():
+            self._launcher.signal(trial.run_id, number)
+        self._give_up_at = time.monotonic() + self._options.kill_delay_s
 
     def _stop(self, reason: str, number: int, code: int) -> None:
         """Take no more work, and ask what is running to stop where it can go on later."""

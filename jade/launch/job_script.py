@@ -87,12 +87,11 @@ def render(job: Job, scheduler: str = SLURM) -> str:
             **_manners(job),
             **CODES,
         ),
+        IN_USE.format(pause_s=IN_USE_PAUSE_S, max_in_use=MAX_IN_USE, **CODES),
         ends[scheduler].format(
             budget=job.budget,
             script=shlex.quote(str(job.script_path)),
             replaces_failed=str(job.replaces_failed).lower(),
-            pause_s=IN_USE_PAUSE_S,
-            max_in_use=MAX_IN_USE,
             **CODES,
         ),
     ]
@@ -240,16 +239,22 @@ outer=${{TMPDIR-}} trouble=
 scratch={scratch}/jade-$job
 mkdir -p "$scratch" || trouble="$scratch cannot be made"
 export TMPDIR=$scratch
+# For what is started from here, and is not this element.
+leave_scratch() {{ if [ -n "$outer" ]; then export TMPDIR="$outer"; else unset TMPDIR; fi; }}
 """
 
 RUN = """
 # A warning (USR1) or a wish to end (USR2) reaches this shell only; the program is told. When a job
 # is ended, SLURM sends TERM to all of its processes by itself.
-child= asked=
-tell() {{ [ "$asked" = cancel ] || asked=$1; [ -z "$child" ] || kill -{stop_signal} "$child"; }}
+child= asked= told=
+# Once: at a second time it would end without a checkpoint.
+tell() {{
+    [ "$asked" = cancel ] || asked=$1
+    [ -z "$child" ] || [ -n "$told" ] || {{ told=yes; kill -{stop_signal} "$child"; }}
+}}
 trap 'tell warning' USR1
 trap 'tell cancel' USR2
-trap 'asked=${{asked:-term}}' TERM
+trap 'asked=${{asked:-term}}; told=yes' TERM
 
 if [ -n "$trouble" ]; then
     echo "$node was not found fit: $trouble"
@@ -261,6 +266,8 @@ elif [ -n "$asked" ]; then
     code={preempted}
 elif {preflight}; code=$?; [ "$code" != 0 ]; then
     echo "$node was not found fit: exit code $code"
+elif [ -n "$asked" ]; then
+    code={preempted}
 else
     {command} &
     child=$!
@@ -275,6 +282,24 @@ else
 fi
 mkdir -p "$folder/ends"
 echo "$job $code $node $(date +%s)" > "$folder/ends/$task"
+"""
+
+IN_USE = """\
+# Another process has the run, such as one that is just ending: time helps, and nothing has failed.
+wait_for_run() {{
+    mkdir -p "$folder/in_use"
+    echo "$start" >> "$folder/in_use/$task"
+    if [ "$(wc -l < "$folder/in_use/$task")" -gt {max_in_use} ]; then
+        echo "job $job has waited for its run too often: see who has it"
+        return 1
+    fi
+    # In the background: a signal is heeded at once.
+    sleep {pause_s} &
+    wait $!
+    [ "$asked" != cancel ] || echo "job $job is cancelled"
+    [ "$asked" != cancel ]
+}}
+[ "$code" = {in_use} ] || rm -f -- "$folder/in_use/$task"
 """
 
 SLURM_END = """\
@@ -300,32 +325,12 @@ run_elsewhere() {{
         return
     fi
     scontrol update JobId="$SLURM_ARRAY_JOB_ID" ExcNodeList="$broken" > /dev/null 2>&1
-    # Its temporary files are not for the folder of this job.
-    if [ -n "$outer" ]; then export TMPDIR="$outer"; else unset TMPDIR; fi
+    leave_scratch
     new=$(sbatch --parsable --array="$task" --exclude="$broken" {script}) || return
     echo "$new" >> "$folder/job_ids"
     echo "job $job goes on elsewhere as ${{new}}_$task"
 }}
 
-# Another process has the run, such as one that is just ending: time helps, and nothing has failed.
-wait_for_run() {{
-    mkdir -p "$folder/in_use"
-    echo "$start" >> "$folder/in_use/$task"
-    if [ "$(wc -l < "$folder/in_use/$task")" -gt {max_in_use} ]; then
-        echo "job $job has waited for its run too often: see who has it"
-        return
-    fi
-    # In the background: a signal is heeded at once.
-    sleep {pause_s} &
-    wait $!
-    if [ "$asked" = cancel ]; then
-        echo "job $job is cancelled"
-    else
-        queue_again "another process has its run"
-    fi
-}}
-
-[ "$code" = {in_use} ] || rm -f -- "$folder/in_use/$task"
 case $code in
     0 | 2) ;;
     {interrupted})
@@ -340,7 +345,7 @@ case $code in
         elif [ "$code" = {preempted} ] || [ -n "$asked" ]; then
             queue_again "its work goes on"
         elif [ "$code" = {in_use} ]; then
-            wait_for_run
+            ! wait_for_run || queue_again "another process has its run"
         elif [ "$code" != 1 ] || {replaces_failed}; then
             mkdir -p "$folder/failures"
             echo "$code" > "$folder/failures/$job-$start"
@@ -359,6 +364,10 @@ exit "$code"
 """
 
 LSF_END = """\
+if [ "$code" = {in_use} ] && wait_for_run; then
+    echo "job $job is queued again: another process has its run"
+    code={preempted}
+fi
 # Exit code {preempted} queues it again (-Q).
 [ "$code" != {preempted} ] || [ "$asked" != cancel ] || code=130
 [ "$code" != 0 ] || rm -rf -- "$scratch"
@@ -366,6 +375,11 @@ exit "$code"
 """
 
 SSH_END = """\
+if [ "$code" = {in_use} ] && [ -z "$asked" ] && wait_for_run && [ -z "$asked" ]; then
+    echo "job $job starts again: another process had its run"
+    leave_scratch
+    exec bash {script} "$task"
+fi
 [ "$code" != 0 ] || rm -rf -- "$scratch"
 exit "$code"
 """

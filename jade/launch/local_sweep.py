@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jade.echo import Echo
 from jade.errors import ConfigError, RunInUseError, StorageError
 from jade.heartbeat import Heartbeat
 from jade.job import is_in_job
@@ -152,6 +153,7 @@ class LocalSweep:
         self._launcher: Launcher | None = None
         self._said: set[str] = set()
         self._is_in_job = is_in_job(setup.environ)
+        self._echo = Echo(is_possible=self._is_in_job)
         self._pace = Pace(options.time_limit_s, options.reserve_s)
         self._end_at: float | None = None
 
@@ -167,6 +169,7 @@ class LocalSweep:
             with Heartbeat(self._study.beat, BEAT_S):
                 self._work()
         finally:
+            self._echo.close()
             self._leave()
         return self._exit_code
 
@@ -193,8 +196,9 @@ class LocalSweep:
 
     def receive(self, number: int) -> None:
         """Take a signal: once, runs are asked to stop; twice, they are ended."""
-        self._study.hurry()
-        self._events.put(functools.partial(self._obey, number))
+        if not self._echo.is_one(number):
+            self._study.hurry()
+            self._events.put(functools.partial(self._obey, number))
 
     def _is_done(self) -> bool:
         if any(seat.run is not None for seat in self.seats):
@@ -570,17 +574,25 @@ class LocalSweep:
     # Stopping
 
     def _obey(self, number: int) -> None:
-        if self._received is not None and self._is_in_job and number != signal.SIGINT:
-            # A job is told first that it will end, and then that it ends: runs know by now.
-            return
         if self._received is not None:
-            self._say("A second signal: runs are killed.")
             self._is_hurried = True
-            self._kill_all()
+            self._hurry(number)
             return
         self._received = number
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED
         self._stop(f"{signal.Signals(number).name} received", number, code)
+
+    def _hurry(self, number: int) -> None:
+        """End what is running at once; in a job, a last checkpoint that is being written may be."""
+        if not self._is_in_job or number == signal.SIGINT:
+            self._say("A second signal: runs are killed.")
+            self._kill_all()
+            return
+        self._say("A second signal: runs end at once.")
+        for seat in self.seats:
+            if seat.run is not None and seat.trial is not None:
+                self._server.signal(seat.run.run_id, number)
+        self._give_up_at = time.monotonic() + self._options.kill_delay_s
 
     def _stop(self, reason: str, number: int, code: int) -> None:
         """Take no more work, and ask what is running to stop where it can go on later."""

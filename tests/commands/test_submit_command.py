@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from jade.cli import main
 from jade.commands.submit.sweep import AGENT_FLAGS, SWEEP_FLAGS
 
+ROOT = Path(__file__).parents[2]
 RUN = [
     "--model_conf=model.yml",
     "--data_conf=data.yml",
@@ -196,6 +199,37 @@ def test_unwritable_folder_for_logs_is_refused(slurm, capsys, project):
         f"The folder for the logs, {Path.cwd()}/taken/logs, cannot be made: {Path.cwd()}/taken is "
         "not a folder. Give another --logs."
     )
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ["submit", "train", *RUN],
+        ["submit", "sweep", "sweep.yml"],
+        ["submit", "grid", "sweep.yml"],
+        ["submit", "test", "experiments"],
+        ["jobs"],
+        ["jobs", "cancel", "4711"],
+    ],
+    ids=" ".join,
+)
+def test_commands_of_a_login_node_load_nothing_heavy(slurm, tokens):
+    Path("experiments/a").mkdir(parents=True)
+    Path("experiments/a/status.json").write_text("{}")
+    Path("jobs").mkdir()
+    if tokens[0] == "jobs":
+        assert main(["submit", "grid", "sweep.yml"]) == 0
+    script = "import sys\nfrom jade.cli import main\nprint(main(sys.argv[1:]), *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *tokens],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    code, *modules = done.stdout.splitlines()[-1].split()
+    assert code == "0", done.stderr
+    assert {"torch", "numpy", "wandb", "optuna"} & set(modules) == set()
 
 
 def test_sweep_of_another_project_is_refused_with_its_whole_name(

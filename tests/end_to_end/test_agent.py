@@ -22,11 +22,13 @@ TIMEOUT_S = 90
 
 pytestmark = pytest.mark.slow
 
-# It usually tells W&B every five seconds that it is alive.
+# It usually tells W&B every five seconds that it is alive, and takes what comes within as much time
+# for the same signal.
 QUICK = """
 import sys
-import jade.launch.agent
+import jade.echo, jade.launch.agent
 from jade.cli import main
+jade.echo.ECHO_S = 1.0
 jade.launch.agent.INTERVAL_S = jade.launch.agent.DOUBT_INTERVAL_S = 0.3
 sys.exit(main())
 """
@@ -731,6 +733,42 @@ def test_a_stop_by_the_wish_of_the_server_ends_one_trial(script, start, wandb_on
     assert code == 0, output
     assert "stopped (killed by SIGKILL)" in output
     assert "1 finished, 1 stopped, 1 preempted" in output
+
+
+def test_a_second_signal_to_a_job_ends_its_trials_also_those_that_do_not_listen(script, start):
+    folder, make = script
+    (folder / "deaf").touch()
+    sweep = make("{x: {values: [1, 2]}, seconds: {value: 60}}")
+    job = {"SLURM_JOB_ID": "7", "WANDB_AGENT_KILL_DELAY": "1"}
+    agent = start(folder, sweep, "--cold", "--per_device=2", environ=job)
+    agent.wait_for_files("started-*", 2)
+
+    agent.popen.send_signal(signal.SIGUSR1)
+    agent.popen.send_signal(signal.SIGTERM)
+    agent.wait_for(lambda: "2 trials asked to stop" in agent.output)
+    time.sleep(1.2)
+    assert "A second signal" not in agent.output
+    agent.popen.send_signal(signal.SIGTERM)
+
+    assert agent.wait()[0] == 75, agent.output
+    assert "A second signal: trials end at once." in agent.output
+    assert agent.output.count("stopped (killed by SIGKILL)") == 2
+
+
+def test_a_second_signal_to_a_job_is_passed_on_to_its_trials(script, start):
+    folder, make = script
+    (folder / "deaf").touch()
+    sweep = make("{x: {value: 1}, seconds: {value: 60}}", method="random", run_cap=1)
+    agent = start(folder, sweep, "--cold", environ={"SLURM_JOB_ID": "7"})
+    agent.wait_for_files("started-*")
+    agent.popen.send_signal(signal.SIGUSR1)
+    agent.wait_for(lambda: "asked to stop" in agent.output)
+    (folder / "deaf").unlink()
+    time.sleep(1.2)
+    agent.popen.send_signal(signal.SIGTERM)
+
+    assert agent.wait()[0] == 75, agent.output
+    assert len(list(folder.glob("stopped-*-15"))) == 1
 
 
 def test_a_server_that_goes_away_between_trials_is_waited_for(script, start, wandb_online):

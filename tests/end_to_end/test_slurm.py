@@ -13,6 +13,7 @@ from submitting import (
     LRS,
     ROOT,
     TRAINER,
+    Project,
     environment,
     jade,
     list_runs,
@@ -97,12 +98,16 @@ def test_sweep_survives_requeues_and_a_dead_node(cluster, tmp_path, reference):
     assert results_by_point(found) == reference
 
 
+# How SLURM makes room for other jobs.
+PREEMPTED = ("preempted", "ousted", "unwarned")
+
+
 class Interrupted:
     """Trainings of one configuration that were interrupted, each in another way, all at once."""
 
     def __init__(self, project, cluster):
         self.project = project
-        self._cluster = cluster
+        self.cluster = cluster
         self.arrays = {}
 
     def submit(self, name, *arguments):
@@ -116,7 +121,7 @@ class Interrupted:
         return f"{self.arrays[name]}_0"
 
     def details(self, name):
-        return self._cluster.details(self.job(name))
+        return self.cluster.details(self.job(name))
 
     def log(self, name):
         (path,) = self.project.root.glob(f"jobs/{name}-*/logs/*")
@@ -148,17 +153,24 @@ def interrupted(started_cluster, tmp_path_factory):
         scene.submit("limit", "--time=1:00", "--sbatch_arg=--nodelist=n1")
         scene.submit("requeued", "--sbatch_arg=--nodelist=n1")
         scene.submit("cancelled", "--sbatch_arg=--nodelist=n1")
-        scene.submit("preempted", "--partition=low", "--cpus=3", "--sbatch_arg=--nodelist=n2")
+        scene.submit("ended", "--sbatch_arg=--nodelist=n1")
+        scene.submit("preempted", "--partition=low", "--sbatch_arg=--nodelist=n2")
+        # The warning and the end of the job come at once.
+        scene.submit("ousted", "--partition=abrupt", "--sbatch_arg=--nodelist=n2")
+        # As where SLURM does not warn whom it preempts: all that comes is TERM, at the end.
+        unwarned = "--sbatch_arg=--signal=B:CONT"
+        scene.submit("unwarned", "--partition=low", "--sbatch_arg=--nodelist=n2", unwarned)
         scene.submit("held", "--sbatch_arg=--hold")
         project.write("modules/models/line.py", "raise RuntimeError('edited too late')\n")
-        for name in ("requeued", "preempted", "cancelled", "limit"):
+        for name in ("requeued", *PREEMPTED, "cancelled", "ended", "limit"):
             wait_for(lambda name=name: scene.is_training(name), describe)
         script = project.write("high.sh", "#!/bin/bash\nsleep 1\n")
         high = ["--partition=high", "--cpus-per-task=4", "--nodelist=n2", "--output=/dev/null"]
         cluster.call("sbatch", *high, "--mem=500M", str(script))
         cluster.call("scontrol", "requeue", scene.job("requeued"))
+        cluster.call("scancel", scene.job("ended"))
         scene.cancelled = jade(project, "jobs", "cancel", scene.arrays["cancelled"])
-        for name in ("requeued", "preempted", "limit"):
+        for name in ("requeued", *PREEMPTED, "limit", "ended"):
             wait_for(lambda name=name: scene.has_stopped(name), describe)
         (project.root / "go").touch()
         cluster.call("scontrol", "release", scene.job("held"))
@@ -167,11 +179,12 @@ def interrupted(started_cluster, tmp_path_factory):
         cluster.clear()
 
 
-@pytest.mark.parametrize("name", ["limit", "requeued", "preempted"])
+@pytest.mark.parametrize("name", ["limit", "requeued", *PREEMPTED])
 def test_interrupted_training_is_queued_again_and_ends_bit_identical(interrupted, name):
     said = interrupted.log(name)
     assert int(interrupted.details(name)["Restarts"]) >= 1, said
     assert "start 2" in said
+    assert "preempted: stopped by a signal" in said
     assert interrupted.details(name)["JobState"] == "COMPLETED", said
     status = interrupted.status(name)
     assert status["status"] == "finished"
@@ -190,6 +203,29 @@ def test_cancelled_training_has_written_a_checkpoint_and_is_not_queued_again(int
     assert interrupted.details("cancelled")["ExitCode"] == "75:0"
     assert interrupted.status("cancelled")["status"] == "preempted"
     assert (interrupted.run("cancelled") / "checkpoints" / "last.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("preempted", "USR1"), ("ousted", "USR1"), ("unwarned", "TERM")]
+)
+def test_preempted_training_is_told_by_what_the_cluster_has_to_say(interrupted, name, number):
+    assert f"preempted: stopped by a signal (SIG{number})" in interrupted.log(name)
+
+
+def test_training_that_scancel_has_ended_has_a_checkpoint_and_goes_on(interrupted):
+    assert interrupted.details("ended")["JobState"] == "CANCELLED"
+    assert interrupted.details("ended")["Restarts"] == "0"
+    run, array = interrupted.run("ended"), interrupted.arrays["ended"]
+    assert interrupted.status("ended")["status"] == "preempted"
+    environ = interrupted.cluster.environ
+    shown = json.loads(jade(interrupted.project, "jobs", array, "--json", **environ))[0]
+    assert [(job["state"], job["runs"][0]["status"]) for job in shown["jobs"]] == [
+        ("STOPPED", "preempted")
+    ]
+    # The code of the project is another one by now.
+    (copy,) = interrupted.project.root.glob("jobs/ended-*/code")
+    jade(Project(copy), "resume", str(run), GO=str(interrupted.project.root / "go"))
+    assert read_result(run) == read_result(interrupted.run("held"))
 
 
 def test_queued_job_runs_the_code_that_was_submitted(interrupted):

@@ -52,6 +52,10 @@ SCRIPT = """
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not os.path.exists("go"):
             time.sleep(0.02)
+    if do == "deaf":
+        wait = lambda *_: signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+        signal.signal(signal.SIGTERM, wait)
+        time.sleep(600)
     if do == "late":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         time.sleep(600)
@@ -89,11 +93,11 @@ class Sweeping:
             sweep["command"] = ["${env}", "${interpreter}", "${program}", *command, "${args}"]
         (self.folder / name).write_text(yaml.safe_dump(sweep))
 
-    def start(self, *arguments, name="sweep.yml", stdout=None):
+    def start(self, *arguments, name="sweep.yml", stdout=None, jade=("-m", "jade")):
         path = self.folder / f"worker-{len(self.workers)}.txt"
         with path.open("wb") as output:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "jade", "sweep", "run", name, *self._usual, *arguments],
+                [sys.executable, *jade, "sweep", "run", name, *self._usual, *arguments],
                 cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
@@ -454,6 +458,26 @@ def test_two_interrupts_end_a_worker_whose_storage_is_locked(sweeping):
 
     assert sweeping.run()[0] == 0
     assert sweeping.states() == {"wait": "complete"}
+
+
+def test_second_signal_to_a_job_ends_its_runs_at_once(sweeping, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    sweeping.write({"x": {"values": ["deaf"]}})
+    quick = "import jade.cli, jade.echo, sys; jade.echo.ECHO_S = 2; sys.exit(jade.cli.main())"
+    worker = sweeping.start("--devices=cpu", jade=("-c", quick))
+    sweeping.wait_for(lambda: sweeping.starts == ["deaf"])
+    time.sleep(0.3)
+    worker.send_signal(signal.SIGTERM)
+    sweeping.wait_for(lambda: "asked to stop" in worker.output.read_text())
+    worker.send_signal(signal.SIGTERM)
+    time.sleep(2.2)
+    assert "A second signal" not in worker.output.read_text()
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(TIMEOUT_S) == 75, worker.output.read_text()
+
+    assert "A second signal: runs end at once." in worker.output.read_text()
+    assert sweeping.states() == {"deaf": "left"}
 
 
 def test_interrupt_ends_runs_and_the_sweep_goes_on_later(sweeping):

@@ -177,7 +177,7 @@ class FakeNode:
         path.write_text(f'#!/bin/bash\necho "{name} $*" >> "{self.root}/calls"\n{then}\n')
         path.chmod(0o755)
 
-    def start(self, command, *, task=4, array=4711, tmpdir=None, **more):
+    def start(self, command, *, task=4, array=4711, tmpdir=None, scheduler=SLURM, **more):
         job = make_job(
             command=("bash", "-c", command),
             folder=self.folder,
@@ -190,12 +190,17 @@ class FakeNode:
             "SLURM_ARRAY_JOB_ID": str(array),
             "SLURM_ARRAY_TASK_ID": str(task),
             "SLURMD_NODENAME": "n1",
+            "LSB_JOBID": str(array),
+            "LSB_JOBINDEX": str(task + 1),
             **({} if tmpdir is None else {"TMPDIR": str(tmpdir)}),
         }
-        script = self.root / "script.sh"
-        script.write_text(render(job))
+        job.script_path.write_text(render(job, scheduler))
         return subprocess.Popen(
-            ["bash", script], env=environ, text=True, stdout=subprocess.PIPE, cwd=self.root
+            ["bash", job.script_path, *([str(task)] if scheduler == SSH else [])],
+            env=environ,
+            text=True,
+            stdout=subprocess.PIPE,
+            cwd=self.root,
         )
 
     def run(self, command, **more):
@@ -272,6 +277,36 @@ def test_run_that_stays_in_use_is_not_waited_for_forever(node):
     assert node.calls() == ["scontrol requeue 4711_4", "sleep 60", "scontrol requeue 4711_4"]
 
 
+def test_lsf_queues_again_whose_run_is_in_use(node):
+    code, said = node.run("exit 73", tmpdir=node.root, scheduler=LSF)
+    assert "job 4711_5 is queued again: another process has its run" in said
+    # As with -Q.
+    assert code == 75
+    assert node.calls() == ["sleep 60"]
+    (node.folder / "in_use" / "4").write_text("1\n" * MAX_IN_USE)
+    code, said = node.run("exit 73", tmpdir=node.root, scheduler=LSF)
+    assert (code, "has waited for its run too often" in said) == (73, True)
+
+
+def test_element_over_ssh_starts_again_when_nobody_has_its_run(node):
+    command = 'echo "TMPDIR=$TMPDIR"; [ -e free ] || { touch free; exit 73; }'
+    code, said = node.run(command, tmpdir=node.root, scheduler=SSH)
+    assert code == 0
+    assert "job ssh_4 starts again: another process had its run" in said
+    assert said.count(f"TMPDIR={node.root}/jade-ssh_4\n") == 2
+    assert node.calls() == ["sleep 60"]
+    assert not (node.folder / "in_use" / "4").exists()
+
+
+def test_element_over_ssh_that_is_asked_to_end_does_not_wait_for_its_run(node):
+    process = node.start(until(node, "heard", "exit 73"), tmpdir=node.root, scheduler=SSH)
+    wait_for_file(node.root / "begun")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=20)
+    assert process.returncode == 73
+    assert node.calls() == []
+
+
 def test_interrupted_job_is_not_queued_again(node):
     code, said = node.run("exit 130", tmpdir=node.root, replaces_failed=True)
     assert code == 130
@@ -290,21 +325,38 @@ def test_interrupted_job_is_not_queued_again(node):
     ],
 )
 def test_cancelled_job_stays_cancelled_whatever_comes_after(node, numbers, is_queued):
-    waiting = f"""
-        num=0; trap 'num=$((num + 1)); touch "{node.root}/heard-$num"' USR1
-        touch "{node.root}/begun"
-        while [ $num -lt {len(numbers)} ]; do /bin/sleep 0.05; done
-        exit 75
-    """
-    process = node.start(waiting, tmpdir=node.root)
+    then = "/bin/sleep 0.5; exit 75"
+    process = node.start(until(node, "heard", then), tmpdir=node.root)
     wait_for_file(node.root / "begun")
-    for place, number in enumerate(numbers, 1):
+    for number in numbers:
         process.send_signal(number)
-        wait_for_file(node.root / f"heard-{place}")
+        wait_for_file(node.root / "heard")
     said, _ = process.communicate(timeout=20)
+    # It was told once: the second time would be the end of its checkpoint.
     assert process.returncode == 75
     assert ("is cancelled" in said) != is_queued
     assert node.calls() == (["scontrol requeue 4711_4"] if is_queued else [])
+
+
+def test_job_that_is_asked_to_end_during_its_preflight_begins_nothing(node):
+    check = f'touch "{node.root}/begun"; while [ ! -e "{node.root}/go" ]; do /bin/sleep 0.02; done'
+    process = node.start("echo begun", tmpdir=node.root, preflight=("bash", "-c", check))
+    wait_for_file(node.root / "begun")
+    process.send_signal(signal.SIGUSR1)
+    (node.root / "go").touch()
+    said, _ = process.communicate(timeout=20)
+    assert "begun" not in said
+    assert "is queued again: its work goes on" in said
+
+
+def until(node, name, then):
+    """Write a program that heeds USR1 once; a second one ends it."""
+    return f"""
+        trap 'touch "{node.root}/{name}"; trap "exit 1" USR1' USR1
+        touch "{node.root}/begun"
+        while [ ! -e "{node.root}/{name}" ]; do /bin/sleep 0.05; done
+        {then}
+    """
 
 
 def wait_for_file(path):
