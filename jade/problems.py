@@ -1,6 +1,6 @@
 """Collect all that is wrong with a configuration, to say it in one message."""
 
-from jade.config import Configuration
+from jade.config import ENV_FILE, Configuration
 from jade.envvars import similar_variable
 from jade.errors import VariableError, raise_all
 from jade.origin import KeyPath
@@ -11,7 +11,7 @@ class Problems:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._texts: list[str] = []
+        self._texts: list[str] = [text for error in configuration.errors for text in error.texts]
         self._missing: dict[str, list[str]] = {}
 
     def __len__(self) -> int:
@@ -27,6 +27,9 @@ class Problems:
 
     def add_missing(self, variable: str, path: KeyPath) -> None:
         """Add an environment variable that the value at a path needs."""
+        if ENV_FILE in self._configuration.unread:
+            # Probably it stands there.
+            return
         places = self._missing.setdefault(variable, [])
         places.append(self._configuration.where(path))
 

@@ -91,9 +91,9 @@ def test_without_an_env_file_the_environment_is_copied(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no.env", "--env_file no.env does not exist"),
-        (".", "--env_file . is a directory"),
-        ("binary.env", "--env_file binary.env cannot be read"),
+        ("no.env", "--env_file: no.env does not exist"),
+        (".", "--env_file: . is a directory"),
+        ("binary.env", "--env_file: binary.env cannot be read"),
     ],
 )
 def test_env_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch, name, message):
