@@ -9,19 +9,21 @@ from pathlib import Path
 
 from jade.assemble import AUTO, choose_device, parse_device
 from jade.class_index import ClassIndex
+from jade.components import Blueprint
 from jade.errors import ComponentError, ConfigError, closest, suggest
 from jade.eval import DatasetEvaluation, Evaluation
 from jade.loggers.tensorboard_logger import require_tensorboard
 from jade.loggers.wandb_account import resolve_mode
 from jade.resolve import Draft
+from jade.returned import what_is_shown
 from jade.run_dir import check_writable
 from jade.signatures import signature_of, takes_anything
-from jade.stopping import parse_threshold
+from jade.stopping import decisive_metrics, parse_threshold
 from jade.trainer import Trainer
 from jade.warm_start import find_local_weights, find_weights
 
 
-def find_problems(draft: Draft) -> list[str]:
+def find_problems(draft: Draft) -> list[str | ConfigError]:
     """List what is wrong with settings, methods, names of datasets and architectures.
 
     Where the run will be is not known: neither its devices nor W&B are asked.
@@ -29,7 +31,7 @@ def find_problems(draft: Draft) -> list[str]:
     return [*_setting_problems(draft, find_local_weights), *_code_problems(draft)]
 
 
-def find_problems_here(draft: Draft) -> list[str]:
+def find_problems_here(draft: Draft) -> list[str | ConfigError]:
     """List what is wrong, also with this machine: the run is to start here and now."""
     return [
         *_setting_problems(draft, find_weights),
@@ -42,9 +44,10 @@ def _code_problems(draft: Draft) -> Iterator[str]:
     yield from _missing_methods(draft)
     yield from _unknown_datasets(draft)
     yield from _architecture_problems(draft)
+    yield from _metric_problems(draft)
 
 
-def _setting_problems(draft: Draft, find: Callable[[str, Path], object]) -> Iterator[str]:
+def _setting_problems(draft: Draft, find: Callable[[str, Path], object]) -> Iterator[ConfigError]:
     settings, root = draft.settings, Path(draft.settings.experiments_root)
     checks: dict[str, Callable[[], object]] = {
         "experiments_root": lambda: check_writable(root, draft.where("experiments_root")),
@@ -59,7 +62,7 @@ def _setting_problems(draft: Draft, find: Callable[[str, Path], object]) -> Iter
     yield from _failures(checks, draft)
 
 
-def _machine_problems(draft: Draft) -> Iterator[str]:
+def _machine_problems(draft: Draft) -> Iterator[ConfigError]:
     settings = draft.settings
     checks: dict[str, Callable[[], object]] = {}
     if settings.device != AUTO:
@@ -72,7 +75,7 @@ def _machine_problems(draft: Draft) -> Iterator[str]:
     yield from _failures(checks, draft)
 
 
-def _failures(checks: Mapping[str, Callable[[], object]], draft: Draft) -> Iterator[str]:
+def _failures(checks: Mapping[str, Callable[[], object]], draft: Draft) -> Iterator[ConfigError]:
     """Say why checks of settings fail; what does not fit, or is unknown, need not be checked."""
     for key, check in checks.items():
         if key in draft.doubtful:
@@ -81,7 +84,8 @@ def _failures(checks: Mapping[str, Callable[[], object]], draft: Draft) -> Itera
             check()
         except ConfigError as error:
             where = draft.where(key)
-            yield f"{where}: {str(error).removeprefix(where).removeprefix(key).lstrip(': ')}"
+            text = str(error).removeprefix(where).removeprefix(key).lstrip(": ")
+            yield type(error)(f"{where}: {text}")
 
 
 def _missing_methods(draft: Draft) -> Iterator[str]:
@@ -151,6 +155,26 @@ def _misfits(
         for key in () if takes_anything(signature) else keywords:
             if key not in known:
                 yield f"{name}{signature} in {path} takes no {key!r}.{suggest(key, list(known))}"
+
+
+def _metric_problems(draft: Draft) -> Iterator[str]:
+    """Tell which metrics that decide something are named after evaluations without numbers."""
+    for setting, metric in decisive_metrics(draft.settings).items():
+        blueprint = draft.evaluations.get(metric.partition("/")[0])
+        shown = _shown_by(blueprint) if blueprint else None
+        if blueprint and shown and setting not in draft.doubtful:
+            others = [name for name, item in draft.evaluations.items() if not _shown_by(item)]
+            yield (
+                f"{draft.where(setting)}: {metric!r} is no number, "
+                f"{blueprint.target.__name__}.evaluate returns {shown}.{suggest(metric, others)}"
+            )
+
+
+def _shown_by(blueprint: Blueprint) -> str | None:
+    """Return what an evaluation returns in the place of numbers."""
+    evaluate = getattr(blueprint.target, "evaluate", None)
+    own = evaluate is not None and evaluate is not Evaluation.evaluate
+    return what_is_shown(evaluate) if own else None
 
 
 @functools.lru_cache(maxsize=64)

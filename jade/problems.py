@@ -2,7 +2,7 @@
 
 from jade.config import ENV_FILE, Configuration
 from jade.envvars import similar_variable
-from jade.errors import VariableError, raise_all
+from jade.errors import ConfigError, VariableError, raise_all
 from jade.origin import KeyPath
 
 
@@ -11,15 +11,21 @@ class Problems:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._texts: list[str] = [text for error in configuration.errors for text in error.texts]
+        self._texts: list[str] = []
+        self._kinds: dict[str, type[ConfigError]] = {}
         self._missing: dict[str, list[str]] = {}
+        for error in configuration.errors:
+            for text in error.texts:
+                self.add(type(error)(text))
 
     def __len__(self) -> int:
         return len(self._texts) + len(self._missing)
 
-    def add(self, text: str) -> None:
+    def add(self, problem: str | ConfigError) -> None:
         """Add a problem that names its place itself."""
-        self._texts.append(text)
+        self._texts.append(str(problem))
+        if isinstance(problem, ConfigError):
+            self._kinds[str(problem)] = type(problem)
 
     def add_at(self, path: KeyPath, text: str) -> None:
         """Add a problem with the value at a path."""
@@ -36,7 +42,8 @@ class Problems:
     def raise_all(self) -> None:
         """Raise one error with everything that was added, or nothing."""
         if not self._missing:
-            raise_all(self._texts)
+            kinds = {self._kinds.get(text, ConfigError) for text in self._texts}
+            raise_all(self._texts, *(kinds if len(kinds) == 1 else ()))
         elif self._texts:
             raise_all([*self._texts, self._variables()])
         else:

@@ -68,7 +68,7 @@ class Draft:
         return self.configuration.where(path)
 
 
-LookFurther = Callable[[Draft], Iterable[str]]
+LookFurther = Callable[[Draft], Iterable[str | ConfigError]]
 
 
 @dataclass
@@ -200,8 +200,8 @@ class _Resolver:
             names={name: [str(key) for key in self._values.get(name, ())] for name in FAMILIES},
             doubtful=frozenset(self._doubtful),
         )
-        for text in look_further(draft):
-            self._problems.add(text)
+        for problem in look_further(draft):
+            self._problems.add(problem)
         self._problems.raise_all()
         if model is None or index is None or folders is None:
             raise AssertionError("a problem was not reported")

@@ -362,3 +362,86 @@ def test_architecture_file_that_python_cannot_read_is_found_whatever_the_trainer
 def test_weights_on_wandb_are_not_asked_for_in_a_check(project):  # C16: without network
     assert problems(load="entity/project/abcdefgh") == []
     assert "no run" in problems(load="abcdefgh")[0]
+
+
+EVALUATIONS = """
+    from matplotlib.figure import Figure
+    from jade import DatasetEvaluation, Evaluation, Media
+
+
+    class SquaredError(DatasetEvaluation):
+        def evaluate_batch(self, data):
+            return {"a": 1.0, "b": 2.0}
+
+
+    class Shown(Evaluation):
+        def evaluate(self)HINT:
+            if self.trainer.iterations < 0:
+                raise ValueError("never")
+            BODY
+"""
+
+
+def shown(project, body, hint=""):
+    text = EVALUATIONS.replace("BODY", body).replace("HINT", hint)
+    project.write("modules/eval/errors.py", text)
+    project.write(
+        "eval.yml",
+        "Error: {class: SquaredError, params: {evaluate_on: test}}\nShown: {class: Shown}\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("return {'type': 'figure', 'value': Figure()}", "figure"),
+        ("return Media('image', self.picture())", "media"),
+        ("return f'{self.name}'", "text"),
+        ("self.last = 1", "nothing"),
+        ("return None if self.off else None", None),
+        ("return self.off or 'text'", None),
+        ("return {'type': 'scalar', 'value': 1.0}", None),
+        ("return {'a': 1.0}", None),
+        ("yield 1", None),
+        ("return [(lambda: 'inner')() for _ in range(3)]", None),
+    ],
+)
+@pytest.mark.parametrize("setting", ["best_metric", "stop_when"])
+def test_metric_of_an_evaluation_that_returns_no_number_is_found(project, body, what, setting):
+    shown(project, body)
+
+    found = problems(**{setting: "Shown" if setting == "best_metric" else "Shown < 1"})
+
+    assert found == (
+        []
+        if what is None
+        else [
+            f"{setting} (argument --{setting}): 'Shown' is no number, Shown.evaluate returns "
+            f"{what}. Known: Error."
+        ]
+    )
+
+
+@pytest.mark.parametrize(("hint", "num"), [(" -> Figure", 1), (" -> 'str'", 1), (" -> float", 0)])
+def test_what_an_evaluation_says_that_it_returns_counts(project, hint, num):
+    shown(project, "return self.measure()", hint)
+
+    assert len(problems(best_metric="Shown")) == num
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_found"), [("Error", False), ("Error/b", False), ("Error/c", True)]
+)
+def test_check_compares_the_metric_with_what_a_batch_gives(
+    project, arguments, capsys, metric, is_found
+):
+    source = (project.root / "modules/data/points.py").read_text()
+    sample = "    example_sample = {'x': torch.zeros(2), 'y': torch.zeros(1)}\n"
+    project.write("modules/data/points.py", source.replace("Dataset):\n", f"Dataset):\n{sample}"))
+    shown(project, "return self.measure()")
+
+    code = main(["check", *arguments[1:], f"--best_metric={metric}"])
+
+    assert code == (2 if is_found else 0)
+    text = f"best_metric (argument --best_metric): nothing logs '{metric}'. Did you mean 'Error/"
+    assert (text in capsys.readouterr().err) == is_found
