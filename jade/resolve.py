@@ -32,6 +32,7 @@ FAMILIES = SECTIONS[1:]
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
 AMOUNTS = ("train_for", "time_limit", "checkpoint_every", "backup_every", "log_loss_every")
 MakeIndex = Callable[[Sequence[Path], Path, Fence | None], ClassIndex]
+CLASSES_LEFT = "\nClasses and their parameters come after that; `jade check` looks at all at once."
 # What a run cannot do without.
 NEEDED = {
     "model": "There is no model: give --model_conf FILE (or a section 'model' with --config).",
@@ -137,6 +138,15 @@ def resolve(
     return _Resolver(configuration, sections, make_index).resolve(look_further)
 
 
+def refuse_command(configuration: Configuration) -> None:
+    """Refuse a command that is wrong by itself, at once: classes, which import torch, can wait.
+
+    Raises:
+        ConfigError: A flag is misspelt, does not fit, or is missing. It lists all that is known.
+    """
+    _Resolver(configuration, SECTIONS).refuse_command()
+
+
 def resolve_one(configuration: Configuration, path: KeyPath) -> Blueprint:
     """Check one description of a configuration and nothing else of it."""
     return _Resolver(configuration, path[:1]).resolve_one(path)
@@ -233,16 +243,33 @@ class _Resolver:
             raise AssertionError("a problem was not reported")
         return blueprint
 
+    def refuse_command(self) -> None:
+        for override in self._conf.overrides:
+            if _is_early(override.path):
+                self._apply(override.path, override)
+        known = KnownKeys(self._values, None)
+        for override in self._conf.overrides:
+            if _is_slip(override.path):
+                self._apply_late(override, known)
+        self._module_folders()
+        self._check_settings()
+        self._check_sections()
+        if self._problems.are_of_command:
+            has_classes = any(self._values.get(name) for name in SECTIONS)
+            self._problems.raise_all(CLASSES_LEFT if has_classes else "")
+
     # Overrides
 
     def _apply_late_overrides(self, known: KnownKeys) -> None:
         for override in self._conf.overrides:
-            if _is_early(override.path) or override.path[0] in self._doubtful:
-                continue
-            try:
-                self._apply(known.locate(override), override)
-            except ConfigError as error:
-                self._problems.add(str(error))
+            if not _is_early(override.path) and override.path[0] not in self._doubtful:
+                self._apply_late(override, known)
+
+    def _apply_late(self, override: Override, known: KnownKeys) -> None:
+        try:
+            self._apply(known.locate(override), override)
+        except ConfigError as error:
+            self._problems.add(str(error), of_command=override.origin.is_command)
 
     def _apply(self, path: KeyPath, override: Override) -> None:
         self._conf.note_replaced(path, override.value, override.origin)
@@ -307,7 +334,7 @@ class _Resolver:
         for section, text in NEEDED.items():
             is_known = section in self._sections and section not in self._doubtful
             if is_known and not self._values.get(section):
-                self._problems.add(text)
+                self._problems.add(text, of_command=True)
         for section in FAMILIES:
             value = self._values.get(section)
             if value is not None and not isinstance(value, dict):
@@ -404,6 +431,12 @@ def _key_hint(key: str, value: Any) -> str:
 def _is_early(path: KeyPath) -> bool:
     """Tell whether an override is about a setting or a class, on which others depend."""
     return path[0] in FIELDS or (path[0] in SECTIONS and path[-1] == "class")
+
+
+def _is_slip(path: KeyPath) -> bool:
+    """Tell whether a key is so like a setting that it can only be one that is misspelt."""
+    key = str(path[0]).replace("-", "_")
+    return key not in (*FIELDS, *SECTIONS) and closest(key, FIELDS, likeness=0.8) is not None
 
 
 def _setting_problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
