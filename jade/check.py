@@ -12,11 +12,14 @@ from jade.class_index import ClassIndex
 from jade.components import Blueprint
 from jade.errors import ComponentError, ConfigError, closest, suggest
 from jade.eval import DatasetEvaluation, Evaluation
+from jade.journal import OWN_NAMES
 from jade.loggers.tensorboard_logger import require_tensorboard
 from jade.loggers.wandb_account import resolve_mode
+from jade.remote.place import names_remote_run
 from jade.resolve import Draft
 from jade.returned import what_is_shown
 from jade.run_dir import check_writable
+from jade.runs import find_directory
 from jade.signatures import signature_of, takes_anything
 from jade.stopping import decisive_metrics, parse_threshold
 from jade.trainer import Trainer
@@ -42,6 +45,7 @@ def find_problems_here(draft: Draft) -> list[str | ConfigError]:
 
 def _code_problems(draft: Draft) -> Iterator[str]:
     yield from _missing_methods(draft)
+    yield from _taken_names(draft)
     yield from _unknown_datasets(draft)
     yield from _architecture_problems(draft)
     yield from _metric_problems(draft)
@@ -57,6 +61,8 @@ def _setting_problems(draft: Draft, find: Callable[[str, Path], object]) -> Iter
     # A run that is continued has its weights.
     if settings.load is not None and settings.resume is None:
         checks["load"] = functools.partial(find, settings.load, root)
+    if settings.resume not in (None, AUTO) and not names_remote_run(str(settings.resume)):
+        checks["resume"] = functools.partial(find_directory, str(settings.resume), root)
     if settings.device != AUTO:
         checks["device"] = functools.partial(parse_device, settings.device)
     yield from _failures(checks, draft)
@@ -109,6 +115,13 @@ def _missing_method(target: type, base: type, method: str) -> Iterator[str]:
     if method == "initialize" and "__init__" in own:
         hint = " Its parameters come to initialize(self, ...), not to __init__."
     yield f"{target.__name__} must define {method}(self, ...).{hint}"
+
+
+def _taken_names(draft: Draft) -> Iterator[str]:
+    for name in OWN_NAMES:
+        if name in draft.names["eval"]:
+            where = draft.where("eval", name)
+            yield f"{where}: the loop itself logs {name!r}; use another name."
 
 
 def _unknown_datasets(draft: Draft) -> Iterator[str]:

@@ -95,10 +95,16 @@ class Configuration(Document):
             )
 
     def origin(self, path: KeyPath) -> Origin | None:
-        """Find where the value at a path, or else the mapping around it, was written."""
+        """Find where the value at a path, or else what stands around it, was written."""
         for length in range(len(path), 0, -1):
-            if path[:length] in self.origins:
-                return self.origins[path[:length]]
+            around = path[:length]
+            if around in self.origins:
+                return self.origins[around]
+            # What only an argument has made has no place of its own, but parts that do.
+            parts = (at for at in self.origins if at[:length] == around)
+            first = next(parts, None)
+            if first is not None:
+                return self.origins[first]
         return None
 
     def where(self, path: KeyPath) -> str:

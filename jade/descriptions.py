@@ -209,7 +209,8 @@ def _base_problem(path: KeyPath, target: type) -> str | None:
     parents = [parent.__name__ for parent in target.__mro__]
     base = BASES.get(path[0])
     if base is not None and base not in parents:
-        return f"{target.__name__} is not a {base}: it must be a subclass of jade.{base}."
+        article = "an" if base[0] in "AEIOU" else "a"
+        return f"{target.__name__} is not {article} {base}: it must be a subclass of jade.{base}."
     if path[0] == "data":
         for section in ("model", "eval"):
             if BASES[section] in parents and hasattr(target, "is_set_up_by_initialize"):

@@ -84,8 +84,15 @@ def read_environment(
         what = "is a directory" if path.is_dir() else "does not exist"
         raise ConfigError(f"{asked_by}: {env_file} {what}; a file with lines NAME=value is needed.")
     from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
 
     try:
+        if env_file is not None:
+            with path.open(encoding="utf-8") as file:
+                wrong = [str(part.original.line) for part in parse_stream(file) if part.error]
+            if wrong:
+                lines = f"{path}:{', '.join(wrong)}"
+                raise ConfigError(f"{asked_by}: not of the form NAME=value: {lines}.")
         from_file = dotenv_values(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{asked_by}: {path} cannot be read: {error}.") from error

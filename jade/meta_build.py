@@ -25,6 +25,7 @@ from jade.hints import explain
 from jade.loss_window import LossWindow
 from jade.resolve import Resolved
 from jade.seeding import isolated_rng
+from jade.timetable import make_timetable
 from jade.trainer import Trainer
 from jade.user_modules import is_own_file, shown
 
@@ -176,6 +177,9 @@ class _Attempt:
             name: assemble.build_evaluation(name, item, trainer, self._datasets)
             for name, item in resolved.evaluations.items()
         }
+        # How many iterations an epoch has does not matter to which units there are.
+        timetable = make_timetable(resolved.settings, resolved.evaluate_every, 1)
+        timetable.check(trainer._clock)
         self.stage = "no batch is passed"
         losses = self._step(trainer)
         if self.with_metrics:

@@ -197,7 +197,7 @@ class _Resolver:
         model = self._check_model(checker)
         families = {name: self._check_family(name, checker) for name in FAMILIES}
         evaluate_every = self._collect_evaluate_every()
-        self._check_metric_name()
+        self._check_metric_name(settings.best_metric)
         if not self._problems:
             for text in find_lost(self._applied, self._values):
                 self._problems.add(text)
@@ -407,12 +407,11 @@ class _Resolver:
             collected[str(name)] = every
         return collected
 
-    def _check_metric_name(self) -> None:
-        metric = self._values["best_metric"]
+    def _check_metric_name(self, metric: str | None) -> None:
         names = [str(name) for name in self._values["eval"]]
         if "eval" in self._doubtful:
             return
-        if isinstance(metric, str) and metric.partition("/")[0] not in names:
+        if metric is not None and metric.partition("/")[0] not in names:
             none = "" if names else " There are no evaluations: give --eval_conf FILE."
             self._problems.add_at(
                 ("best_metric",), f"no evaluation logs {metric!r}.{none}{suggest(metric, names)}"

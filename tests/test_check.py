@@ -445,3 +445,26 @@ def test_check_compares_the_metric_with_what_a_batch_gives(
     assert code == (2 if is_found else 0)
     text = f"best_metric (argument --best_metric): nothing logs '{metric}'. Did you mean 'Error/"
     assert (text in capsys.readouterr().err) == is_found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("eval: {epoch: {class: SquaredError, params: {evaluate_on: test}}}", "eval.epoch (run."),
+        ("resume: nowhere", "resume (run.yml:1): There is no run 'nowhere'"),
+        ("best_metric: ${M:-Nothing}", "best_metric (run.yml:1): no evaluation logs 'Nothing'."),
+        ("best_metric: 3", "best_metric (run.yml:1): no evaluation logs '3'."),
+    ],
+)
+def test_what_would_fail_once_the_run_is_built_is_found(project, text, found):
+    project.write("run.yml", f"{text}\n")
+
+    (problem,) = problems(config=["run.yml"])
+
+    assert problem.startswith(found)
+
+
+def test_part_that_only_arguments_have_made_is_named_by_them(project):
+    (problem,) = problems(**{"eval.New.class": "SquaredError"})
+
+    assert problem.startswith("eval.New.params (argument --eval.New.class): SquaredError.init")
