@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jade.config import Sources, load
+from jade.config import Sources, collect
 from jade.errors import ConfigError, suggest
 from jade.finished_run import FinishedRun
 from jade.left_run import continue_run
@@ -180,7 +180,7 @@ def _as_overrides(
 
 
 def _run(sources: Sources, circumstances: Circumstances) -> FinishedRun:
-    finished = execute(load(sources), circumstances)
+    finished = execute(collect(sources), circumstances)
     if finished.status == INTERRUPTED:
         # Whoever pressed Ctrl-C does not want what comes after this call either.
         raise KeyboardInterrupt(f"{finished.reason}; its state is in {finished.directory}")

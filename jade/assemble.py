@@ -24,6 +24,11 @@ from jade.seeding import derive, isolated_rng
 from jade.trainer import Trainer
 from jade.warm_start import load_weights
 
+AUTO = "auto"
+# How devices are called, wherever they are.
+DEVICES = (AUTO, "cpu", "cuda", "cuda:1", "mps")
+# The number of a device of which there is one.
+ONLY = ":0"
 IMPORTS_WANDB = re.compile(r"^\s*(?:import|from)\s+wandb\b", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
@@ -41,27 +46,35 @@ class Assembled:
 
 def choose_device(name: str) -> torch.device:
     """Return a device that exists; ``auto`` takes the best one."""
-    if name == "auto":
+    if name == AUTO:
         for kind, is_there in (("cuda", torch.cuda.is_available), ("mps", _has_mps)):
             if is_there():
                 return torch.device(kind)
         logger.info("device auto: there is no GPU, the CPU is used.")
         return torch.device("cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise DeviceError(f"device: {name!r} is no device.{suggest(name, available())}") from error
+    device = parse_device(name)
     known = available()
-    if str(device) not in known:
-        raise DeviceError(f"device: {name!r} is not available here.{suggest(name, known)}")
+    if str(device).removesuffix(ONLY) not in known and str(device) not in known:
+        raise DeviceError(
+            f"device: {name!r} is not available here; this machine has {', '.join(known)}."
+        )
     return device
+
+
+def parse_device(name: str) -> torch.device:
+    """Return a device that this machine need not have."""
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        meant = "cuda" if name.lower() == "gpu" else name
+        raise DeviceError(f"device: {name!r} is no device.{suggest(meant, DEVICES)}") from error
 
 
 def available() -> list[str]:
     """List the names of the devices of this machine."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     cuda = ["cuda", *(f"cuda:{index}" for index in range(count))] if count else []
-    return ["auto", "cpu", "cpu:0", *cuda, *(["mps", "mps:0"] if _has_mps() else [])]
+    return [AUTO, "cpu", *cuda, *(["mps"] if _has_mps() else [])]
 
 
 def _has_mps() -> bool:

@@ -4,62 +4,101 @@ import ast
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-import torch
-
+from jade.assemble import AUTO, choose_device, parse_device
+from jade.class_index import ClassIndex
+from jade.components import Blueprint
 from jade.errors import ComponentError, ConfigError, closest, suggest
 from jade.eval import DatasetEvaluation, Evaluation
-from jade.resolve import Resolved
+from jade.journal import OWN_NAMES
+from jade.loggers.tensorboard_logger import require_tensorboard
+from jade.loggers.wandb_account import resolve_mode
+from jade.remote.place import names_remote_run
+from jade.resolve import Draft
+from jade.returned import what_is_shown
 from jade.run_dir import check_writable
+from jade.runs import find_directory
 from jade.signatures import signature_of, takes_anything
-from jade.stopping import parse_threshold
+from jade.stopping import decisive_metrics, parse_threshold
 from jade.trainer import Trainer
-from jade.warm_start import find_weights
+from jade.warm_start import find_local_weights, find_weights
 
 
-def find_problems(resolved: Resolved) -> list[str]:
-    """List what is wrong with settings, methods, names of datasets and architectures."""
+def find_problems(draft: Draft) -> list[str | ConfigError]:
+    """List what is wrong with settings, methods, names of datasets and architectures.
+
+    Where the run will be is not known: neither its devices nor W&B are asked.
+    """
+    return [*_setting_problems(draft, find_local_weights), *_code_problems(draft)]
+
+
+def find_problems_here(draft: Draft) -> list[str | ConfigError]:
+    """List what is wrong, also with this machine: the run is to start here and now."""
     return [
-        *_setting_problems(resolved),
-        *_missing_methods(resolved),
-        *_unknown_datasets(resolved),
-        *_architecture_problems(resolved),
+        *_setting_problems(draft, find_weights),
+        *_machine_problems(draft),
+        *_code_problems(draft),
     ]
 
 
-def _setting_problems(resolved: Resolved) -> Iterator[str]:
-    settings = resolved.settings
-    try:
-        check_writable(Path(settings.experiments_root))
-    except ConfigError as error:
-        yield str(error)
+def _code_problems(draft: Draft) -> Iterator[str]:
+    yield from _missing_methods(draft)
+    yield from _taken_names(draft)
+    yield from _unknown_datasets(draft)
+    yield from _architecture_problems(draft)
+    yield from _metric_problems(draft)
+
+
+def _setting_problems(draft: Draft, find: Callable[[str, Path], object]) -> Iterator[ConfigError]:
+    settings, root = draft.settings, Path(draft.settings.experiments_root)
+    checks: dict[str, Callable[[], object]] = {
+        "experiments_root": lambda: check_writable(root, draft.where("experiments_root")),
+    }
     if settings.stop_when:
-        try:
-            parse_threshold(settings.stop_when)
-        except ConfigError as error:
-            yield str(error)
+        checks["stop_when"] = functools.partial(parse_threshold, settings.stop_when)
     # A run that is continued has its weights.
     if settings.load is not None and settings.resume is None:
+        checks["load"] = functools.partial(find, settings.load, root)
+    if settings.resume not in (None, AUTO) and not names_remote_run(str(settings.resume)):
+        checks["resume"] = functools.partial(find_directory, str(settings.resume), root)
+    if settings.device != AUTO:
+        checks["device"] = functools.partial(parse_device, settings.device)
+    yield from _failures(checks, draft)
+
+
+def _machine_problems(draft: Draft) -> Iterator[ConfigError]:
+    settings = draft.settings
+    checks: dict[str, Callable[[], object]] = {}
+    if settings.device != AUTO:
+        checks["device"] = functools.partial(choose_device, settings.device)
+    if not settings.dry_run:
+        environ = draft.configuration.environ
+        checks["wandb"] = functools.partial(resolve_mode, settings.wandb, environ)
+        if settings.tensorboard:
+            checks["tensorboard"] = require_tensorboard
+    yield from _failures(checks, draft)
+
+
+def _failures(checks: Mapping[str, Callable[[], object]], draft: Draft) -> Iterator[ConfigError]:
+    """Say why checks of settings fail; what does not fit, or is unknown, need not be checked."""
+    for key, check in checks.items():
+        if key in draft.doubtful:
+            continue
         try:
-            find_weights(settings.load, Path(settings.experiments_root))
+            check()
         except ConfigError as error:
-            yield f"{resolved.configuration.where(('load',))}: {error}"
-    if settings.device != "auto":
-        try:
-            # Only its name: where a check runs, the device of the run need not exist.
-            torch.device(settings.device)
-        except RuntimeError:
-            meant = "cuda" if settings.device.lower() == "gpu" else settings.device
-            hint = suggest(meant, ("auto", "cpu", "cuda", "cuda:1", "mps"))
-            yield f"{resolved.configuration.where(('device',))}: no such device.{hint}"
+            where = draft.where(key)
+            text = str(error).removeprefix(where).removeprefix(key).lstrip(": ")
+            yield type(error)(f"{where}: {text}")
 
 
-def _missing_methods(resolved: Resolved) -> Iterator[str]:
-    for method in ("initialize", "train_step"):
-        yield from _missing_method(resolved.model.target, Trainer, method)
-    for blueprint in resolved.evaluations.values():
+def _missing_methods(draft: Draft) -> Iterator[str]:
+    if draft.model is not None:
+        for method in ("initialize", "train_step"):
+            yield from _missing_method(draft.model.target, Trainer, method)
+    for blueprint in draft.evaluations.values():
         yield from _missing_method(blueprint.target, Evaluation, "evaluate")
         yield from _missing_method(blueprint.target, DatasetEvaluation, "evaluate_batch")
 
@@ -78,40 +117,77 @@ def _missing_method(target: type, base: type, method: str) -> Iterator[str]:
     yield f"{target.__name__} must define {method}(self, ...).{hint}"
 
 
-def _unknown_datasets(resolved: Resolved) -> Iterator[str]:
-    for name, blueprint in resolved.evaluations.items():
+def _taken_names(draft: Draft) -> Iterator[str]:
+    for name in OWN_NAMES:
+        if name in draft.names["eval"]:
+            where = draft.where("eval", name)
+            yield f"{where}: the loop itself logs {name!r}; use another name."
+
+
+def _unknown_datasets(draft: Draft) -> Iterator[str]:
+    datasets = draft.names["data"]
+    for name, blueprint in draft.evaluations.items() if "data" not in draft.doubtful else ():
         dataset = blueprint.params.get("evaluate_on")
-        if isinstance(dataset, str) and dataset not in resolved.data:
-            where = resolved.configuration.where(("eval", name, "params", "evaluate_on"))
-            yield f"{where}: there is no dataset {dataset!r}.{suggest(dataset, resolved.data)}"
+        if isinstance(dataset, str) and dataset not in datasets:
+            where = draft.where("eval", name, "params", "evaluate_on")
+            yield f"{where}: there is no dataset {dataset!r}.{suggest(dataset, datasets)}"
 
 
-def _architecture_problems(resolved: Resolved) -> Iterator[str]:
+def _architecture_problems(draft: Draft) -> Iterator[str]:
     """Compare the calls of instantiate_architecture in the trainer with the classes of the file."""
-    calls = _architecture_calls(resolved.model.target)
+    if draft.index is None or "arch_impl" in draft.doubtful:
+        return
+    where = draft.where("arch_impl")
+    calls = _architecture_calls(draft.model.target) if draft.model else ()
     try:
-        path = resolved.architecture_file
+        path = draft.architecture_file
     except ComponentError as error:
-        yield str(error)
+        yield f"{where}: {error}"
         return
     if path is None:
-        if calls:
+        if draft.model and calls:
             yield (
-                f"{resolved.model.target.__name__} builds the architecture {calls[0][0]!r}: "
+                f"{draft.model.target.__name__} builds the architecture {calls[0][0]!r}: "
                 "give --arch_impl FILE.py."
             )
         return
+    found = _misfits(draft.index, path, calls) if calls else draft.index.problems_of(path)
+    yield from (f"{where}: {text}" for text in found)
+
+
+def _misfits(
+    index: ClassIndex, path: Path, calls: Iterable[tuple[str, list[str]]]
+) -> Iterator[str]:
     for name, keywords in calls:
         try:
-            signature = signature_of(resolved.index.find_in_file(path, name))
+            signature = signature_of(index.find_in_file(path, name))
         except ComponentError as error:
-            yield f"arch_impl: {error}"
+            yield str(error)
             continue
         known = signature.parameters if signature else {}
         for key in () if takes_anything(signature) else keywords:
             if key not in known:
-                hint = suggest(key, list(known))
-                yield f"arch_impl: {name}{signature} in {path} takes no {key!r}.{hint}"
+                yield f"{name}{signature} in {path} takes no {key!r}.{suggest(key, list(known))}"
+
+
+def _metric_problems(draft: Draft) -> Iterator[str]:
+    """Tell which metrics that decide something are named after evaluations without numbers."""
+    for setting, metric in decisive_metrics(draft.settings).items():
+        blueprint = draft.evaluations.get(metric.partition("/")[0])
+        shown = _shown_by(blueprint) if blueprint else None
+        if blueprint and shown and setting not in draft.doubtful:
+            others = [name for name, item in draft.evaluations.items() if not _shown_by(item)]
+            yield (
+                f"{draft.where(setting)}: {metric!r} is no number, "
+                f"{blueprint.target.__name__}.evaluate returns {shown}.{suggest(metric, others)}"
+            )
+
+
+def _shown_by(blueprint: Blueprint) -> str | None:
+    """Return what an evaluation returns in the place of numbers."""
+    evaluate = getattr(blueprint.target, "evaluate", None)
+    own = evaluate is not None and evaluate is not Evaluation.evaluate
+    return what_is_shown(evaluate) if own else None
 
 
 @functools.lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ import importlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,8 @@ LIBRARIES = (
     "torchvision.datasets",
     "torchvision.transforms",
 )
+# Tells by the names of the base classes of a class whether it is of some kind.
+Kin = Callable[[frozenset[str]], bool]
 SKIPPED_FOLDERS = {"__pycache__", "node_modules"}
 
 
@@ -35,6 +37,7 @@ class Place:
 
     path: Path
     line: int
+    bases: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{shown(self.path)}:{self.line}"
@@ -68,17 +71,24 @@ class ClassIndex:
                 self._index(path)
 
     def _index(self, path: Path) -> None:
-        try:
-            tree = ast.parse(path.read_bytes(), str(path))
-        except (SyntaxError, ValueError, OSError) as error:
-            self.broken[path] = syntax_problem(path, error)
+        tree = _parse(path)
+        if isinstance(tree, str):
+            self.broken[path] = tree
             return
-        lines = {node.name: node.lineno for node in _class_statements(tree.body)}
-        for name, line in lines.items():
-            self.places.setdefault(name, []).append(Place(path, line))
+        found = {
+            node.name: Place(path, node.lineno, tuple(map(_last_name, node.bases)))
+            for node in _class_statements(tree.body)
+        }
+        for name, place in found.items():
+            self.places.setdefault(name, []).append(place)
 
-    def find(self, name: str) -> type:
-        """Find a class by its name, by ``package.module.Class``, or by ``path/file.py:Class``."""
+    def find(self, name: str, kin: Kin = lambda _: True) -> type:
+        """Find a class by its name, by ``package.module.Class``, or by ``path/file.py:Class``.
+
+        Args:
+            name: The name.
+            kin: Tells by the names of all base classes which classes are worth a suggestion.
+        """
         if ".py:" in name:
             file_name, _, class_name = name.rpartition(":")
             return self.find_in_file(self._find_file(file_name), class_name)
@@ -95,7 +105,7 @@ class ClassIndex:
             return self.find_in_file(places[0].path, name)
         found = _find_in_libraries(name)
         if found is None:
-            raise ComponentError(self._missing(name))
+            raise ComponentError(self._missing(name, kin))
         return self._checked(found)
 
     def find_in_file(self, path: Path, class_name: str) -> type:
@@ -111,6 +121,11 @@ class ClassIndex:
             hint = suggest(class_name, class_names(module))
             raise ComponentError(f"{shown(path)} has no class {class_name!r}.{hint}")
         return self._checked(found)
+
+    def problems_of(self, path: Path) -> list[str]:
+        """Say why Python cannot read a file, if so, without executing it."""
+        tree = _parse(path)
+        return [tree] if isinstance(tree, str) else []
 
     def _checked(self, found: type) -> type:
         if self.fence:
@@ -141,7 +156,19 @@ class ClassIndex:
             self.fence.check_library(module_name, class_name)
         return self._checked(_find_in_package(module_name, class_name))
 
-    def _missing(self, name: str) -> str:
+    def _ancestors(self, name: str) -> frozenset[str]:
+        """Collect the names of the base classes of a class, and theirs, without importing it."""
+        known: set[str] = set()
+        new = {name}
+        while new:
+            known |= new
+            new = {
+                base for item in new for place in self.places.get(item, ()) for base in place.bases
+            }
+            new -= known
+        return frozenset(known - {name})
+
+    def _missing(self, name: str, kin: Kin) -> str:
         suspects = [
             problem
             for path, problem in self.broken.items()
@@ -153,7 +180,9 @@ class ClassIndex:
         if not folders:
             missing = f"There is no class {name!r} in torch or torchvision, and no folder modules."
             return f"{missing} Give the folder of your classes with --modules DIR."
-        hint = suggest(name, {key: shown(found[0].path) for key, found in self.places.items()})
+        # If there are none of its kind, those of other kinds are better than nothing.
+        fitting = [key for key in self.places if kin(self._ancestors(key))] or self.places
+        hint = suggest(name, {key: shown(self.places[key][0].path) for key in fitting})
         if "Did you mean" not in hint:
             hint = _suggest_from_libraries(name) + hint
         broken = "".join(f" Not read: {problem}" for problem in self.broken.values())
@@ -173,10 +202,10 @@ class RememberedClasses(ClassIndex):
         self._found_in_files: dict[tuple[Path, str], type] = {}
         super().__init__(roots, folder, fence)
 
-    def find(self, name: str) -> type:
+    def find(self, name: str, kin: Kin = lambda _: True) -> type:
         """Find a class as ``ClassIndex.find`` does."""
         if name not in self._found:
-            self._found[name] = super().find(name)
+            self._found[name] = super().find(name, kin)
         return self._found[name]
 
     def find_in_file(self, path: Path, class_name: str) -> type:
@@ -214,6 +243,19 @@ def _python_files(root: Path) -> Iterator[Path]:
         )
         own = (name for name in sorted(files) if not name.startswith("."))
         yield from (Path(folder, name) for name in own if name.endswith(".py"))
+
+
+def _parse(path: Path) -> ast.Module | str:
+    """Parse a file, or say why that fails."""
+    try:
+        return ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError, OSError) as error:
+        return syntax_problem(path, error)
+
+
+def _last_name(node: ast.expr) -> str:
+    """Return how a base class is called where it stands: ``Trainer`` for ``jade.Trainer``."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _class_statements(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:

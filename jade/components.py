@@ -134,7 +134,7 @@ def find_architecture_file(
         if (folder / f"{stem}.py").is_file():
             return folder / f"{stem}.py"
     known = [path.stem for folder in folders for path in folder.glob("*.py")]
-    raise ComponentError(f"arch_impl: there is no file {name}.{suggest(Path(stem).name, known)}")
+    raise ComponentError(f"there is no file {name}.{suggest(Path(stem).name, known)}")
 
 
 class Architectures:

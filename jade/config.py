@@ -1,14 +1,15 @@
 """Collect a configuration from files, environment and sweep, with the origin of each value."""
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jade.envvars import expand_text, read_environment
-from jade.errors import ConfigError, VariableError
+from jade.errors import ConfigError, VariableError, raise_all
 from jade.fence import Fence
 from jade.file_tree import load_tree, merge_document
 from jade.origin import KeyPath, Origin
@@ -21,6 +22,7 @@ from jade.yaml_file import Document, load_mapping
 # Environment variables that stand for a setting; a flag wins over them.
 ENVIRONMENT_SETTINGS = {"DEVICE": "device", "EXPERIMENTS_ROOT": "experiments_root"}
 SWEEP = Origin("sweep")
+ENV_FILE = "env_file"
 YAML_ENDINGS = (".yml", ".yaml")
 # What `wandb agent` adds of its own to the values of a sweep.
 REQUEUED = "_wandb"
@@ -37,6 +39,8 @@ class Configuration(Document):
         is_requeued: Whether its run was preempted in a sweep, and is given out again.
         slurm: What jobs of a cluster are given, with the place where that is written.
         fence: Keeps out what a configuration of somebody else must not name; None for one's own.
+        errors: What could not be read, and why; it is said with all else that is wrong.
+        unread: The sections and settings of which nothing is known for that reason.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -47,6 +51,17 @@ class Configuration(Document):
     fence: Fence | None = None
     is_requeued: bool = False
     slurm: list[tuple[str, Any]] = field(default_factory=list)
+    errors: list[ConfigError] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+
+    @contextlib.contextmanager
+    def reading(self, *keys: str) -> Iterator[None]:
+        """Note, instead of raising it, that what says something about these keys is unreadable."""
+        try:
+            yield
+        except ConfigError as error:
+            self.errors.append(error)
+            self.unread.update(keys)
 
     def add(self, document: Document, prefix: KeyPath = ()) -> None:
         """Merge a document below a prefix; what it says wins, and what it replaces is noted."""
@@ -80,10 +95,16 @@ class Configuration(Document):
             )
 
     def origin(self, path: KeyPath) -> Origin | None:
-        """Find where the value at a path, or else the mapping around it, was written."""
+        """Find where the value at a path, or else what stands around it, was written."""
         for length in range(len(path), 0, -1):
-            if path[:length] in self.origins:
-                return self.origins[path[:length]]
+            around = path[:length]
+            if around in self.origins:
+                return self.origins[around]
+            # What only an argument has made has no place of its own, but parts that do.
+            parts = (at for at in self.origins if at[:length] == around)
+            first = next(parts, None)
+            if first is not None:
+                return self.origins[first]
         return None
 
     def where(self, path: KeyPath) -> str:
@@ -111,29 +132,48 @@ class Sources:
 
 
 def load(sources: Sources) -> Configuration:
+    """Load a configuration as ``collect`` does, and raise what is wrong with its files."""
+    configuration = collect(sources)
+    if len(configuration.errors) == 1:
+        # As it is: some ask for its kind.
+        raise configuration.errors[0]
+    raise_all([text for error in configuration.errors for text in error.texts])
+    return configuration
+
+
+def collect(sources: Sources) -> Configuration:
     """Load the files that the arguments, the sweep or other files name, and merge them.
 
-    The overrides themselves stay aside: short forms need the signatures of the classes.
+    The overrides themselves stay aside: short forms need the signatures of the classes. Files that
+    cannot be read are among the errors of what is returned, for ``resolve`` to add its own.
     """
     overrides = [*_spread(sources.arguments), *_spread(read_sweep(sources.environ))]
     chosen = {override.key: override.value for override in overrides if override.key in FIELDS}
     configuration = Configuration(overrides=overrides, is_requeued=_is_requeued(sources))
     for path in _as_paths(chosen.get("config")):
-        document = _check_sectioned(sources.load_tree(path, "--config"), path)
-        configuration.slurm += _take_slurm(document)
-        configuration.add(document)
-    # Here only to be right: it is about jobs, and no part of what is trained.
-    read_resources(configuration.slurm)
-    env_file = chosen.get("env_file", configuration.values.get("env_file"))
-    if env_file is not None:
-        env_file = str(_expand_path(env_file, "env_file", sources.environ))
-    configuration.environ = read_environment(sources.environ, env_file)
-    for section in SECTIONS:
-        named = chosen.get(f"{section}_conf", configuration.values.get(f"{section}_conf"))
+        with configuration.reading(*SECTIONS, *(key for key in FIELDS if key != ENV_FILE)):
+            document = _check_sectioned(sources.load_tree(path, "--config"), path)
+            configuration.slurm += _take_slurm(document)
+            configuration.add(document)
+    with configuration.reading():
+        # Here only to be right: it is about jobs, and no part of what is trained.
+        read_resources(configuration.slurm)
+    configuration.environ = sources.environ
+    with configuration.reading(ENV_FILE):
+        named = chosen.get(ENV_FILE, configuration.values.get(ENV_FILE))
+        asked_by = f"--{ENV_FILE}" if ENV_FILE in chosen else _named_by(ENV_FILE, configuration)
         if named is not None:
-            path = _expand_path(named, f"--{section}_conf", configuration.environ)
-            document = sources.load_tree(path, f"--{section}_conf")
-            configuration.add(_check_section(document, path, section), (section,))
+            named = str(_expand_path(named, asked_by, sources.environ))
+        configuration.environ = read_environment(sources.environ, named, asked_by)
+    for section in SECTIONS:
+        key = f"{section}_conf"
+        named = chosen.get(key, configuration.values.get(key))
+        if named is not None:
+            with configuration.reading(section):
+                asked_by = f"--{key}" if key in chosen else _named_by(key, configuration)
+                path = _expand_path(named, asked_by, configuration.environ)
+                document = sources.load_tree(path, asked_by)
+                configuration.add(_check_section(document, path, section), (section,))
         if section in sources.sections:
             configuration.add(_as_document(section, sources.sections[section]), (section,))
     _add_environment_settings(configuration)
@@ -184,6 +224,11 @@ def _spread(overrides: Sequence[Override]) -> list[Override]:
 
 def _as_paths(value: Any) -> list[Path]:
     return [Path(item) for item in ([value] if isinstance(value, str) else value or ())]
+
+
+def _named_by(key: str, configuration: Configuration) -> str:
+    """Say what names a file: the flag, or the line of another file."""
+    return configuration.where((key,)) if (key,) in configuration.origins else f"--{key}"
 
 
 def _expand_path(named: Any, key: str, environ: Mapping[str, str]) -> Path:

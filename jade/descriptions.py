@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from jade.class_index import ClassIndex
+from jade.class_index import ClassIndex, Kin
 from jade.components import DESCRIPTION_KEYS, NESTED, Blueprint, is_description
 from jade.config import Configuration
 from jade.conform import expected_type
@@ -25,13 +25,19 @@ from jade.signatures import (
 
 # The base class that a class must have in each section.
 BASES = {"model": "Trainer", "eval": "Evaluation", "loggers": "Logger"}
+# A network is no dataset either.
+NO_DATA = (*BASES.values(), "Module")
 
 
 class DescriptionChecker:
     """Turns descriptions into blueprints, and fills the defaults of their parameters in."""
 
     def __init__(
-        self, configuration: Configuration, index: ClassIndex, problems: Problems, fitter: Fitter
+        self,
+        configuration: Configuration,
+        index: ClassIndex | None,
+        problems: Problems,
+        fitter: Fitter,
     ) -> None:
         self._configuration = configuration
         self._index = index
@@ -48,6 +54,8 @@ class DescriptionChecker:
         target = self._find_class(path, description)
         self._check_keys(path, description, target)
         if target is None:
+            # What it is does not matter to its variables.
+            self._fitter.expand(description.get("params"), (*path, "params"))
             return None
         params = self._check_params(path, description, target)
         return Blueprint(target, join_key(path), params)
@@ -74,8 +82,10 @@ class DescriptionChecker:
             given = f", not {name!r}" if "class" in description else ""
             self._problems.add_at(path, f"'class' must name a class{given}.")
             return None
+        if self._index is None:
+            return None
         try:
-            target = self._index.find(name)
+            target = self._index.find(name, _kin_of(path))
         except ComponentError as error:
             self._problems.add_at((*path, "class"), str(error))
             return None
@@ -173,14 +183,23 @@ class DescriptionChecker:
         if is_description(value) or any(closest(str(key), NESTED[1:]) for key in value):
             return True
         try:
-            self._index.find(value["class"])
+            return self._index is not None and bool(self._index.find(value["class"]))
         except ComponentError:
             return False
-        return True
 
 
 def _is_nested(path: KeyPath) -> bool:
     return len(path) > (1 if path[0] == "model" else 2)
+
+
+def _kin_of(path: KeyPath) -> Kin:
+    """Tell by the names of its base classes whether a class may stand at a path."""
+    base = BASES.get(path[0])
+    if _is_nested(path) or (base is None and path[0] != "data"):
+        return lambda _: True
+    if base is not None:
+        return lambda ancestors: any(name.endswith(base) for name in ancestors)
+    return lambda ancestors: not any(name.endswith(NO_DATA) for name in ancestors)
 
 
 def _base_problem(path: KeyPath, target: type) -> str | None:
@@ -190,7 +209,8 @@ def _base_problem(path: KeyPath, target: type) -> str | None:
     parents = [parent.__name__ for parent in target.__mro__]
     base = BASES.get(path[0])
     if base is not None and base not in parents:
-        return f"{target.__name__} is not a {base}: it must be a subclass of jade.{base}."
+        article = "an" if base[0] in "AEIOU" else "a"
+        return f"{target.__name__} is not {article} {base}: it must be a subclass of jade.{base}."
     if path[0] == "data":
         for section in ("model", "eval"):
             if BASES[section] in parents and hasattr(target, "is_set_up_by_initialize"):

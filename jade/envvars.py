@@ -70,7 +70,9 @@ def similar_variable(name: str, environ: Mapping[str, str]) -> str:
     return f" Is {meant} meant, which is set?" if meant else ""
 
 
-def read_environment(environ: Mapping[str, str], env_file: str | None) -> dict[str, str]:
+def read_environment(
+    environ: Mapping[str, str], env_file: str | None, asked_by: str = "--env_file"
+) -> dict[str, str]:
     """Read a ``.env`` file below the real environment, which always wins.
 
     Without a name the file ``.env`` of the working directory is read, if there is one.
@@ -80,13 +82,20 @@ def read_environment(environ: Mapping[str, str], env_file: str | None) -> dict[s
         if env_file is None:
             return dict(environ)
         what = "is a directory" if path.is_dir() else "does not exist"
-        raise ConfigError(f"--env_file {env_file} {what}; a file with lines NAME=value is needed.")
+        raise ConfigError(f"{asked_by}: {env_file} {what}; a file with lines NAME=value is needed.")
     from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
 
     try:
+        if env_file is not None:
+            with path.open(encoding="utf-8") as file:
+                wrong = [str(part.original.line) for part in parse_stream(file) if part.error]
+            if wrong:
+                lines = f"{path}:{', '.join(wrong)}"
+                raise ConfigError(f"{asked_by}: not of the form NAME=value: {lines}.")
         from_file = dotenv_values(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--env_file {path} cannot be read: {error}.") from error
+        raise ConfigError(f"{asked_by}: {path} cannot be read: {error}.") from error
     return {**{key: value for key, value in from_file.items() if value is not None}, **environ}
 
 

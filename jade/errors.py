@@ -38,6 +38,11 @@ class ConfigError(JadeError):
     exit_code = 2
     problems: tuple[str, ...] = ()
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return each thing that is wrong, also if it is the only one."""
+        return self.problems or (str(self),)
+
 
 class VariableError(ConfigError):
     """A configuration value refers to an environment variable that is not set."""

@@ -38,6 +38,8 @@ class Evaluator:
     ) -> None:
         self.evaluations = evaluations
         self.evaluated_at: dict[str, int] = {}
+        # What kind of thing an evaluation has shown last, if it has measured no number then.
+        self.without_numbers: dict[str, str | None] = {}
         self._trainer = trainer
         self._directory = directory
         self._loggers = loggers
@@ -69,6 +71,10 @@ class Evaluator:
                     return None
                 raise
         self.evaluated_at[name] = iteration
+        self.without_numbers.pop(name, None)
+        if not outcome.metrics:
+            kinds = [item.kind for item in outcome.media.values()]
+            self.without_numbers[name] = kinds[0] if kinds else None
         return outcome.metrics
 
     def _evaluate(self, evaluation: Evaluation) -> Any:

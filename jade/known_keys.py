@@ -21,7 +21,7 @@ ITEM = re.compile(r"\[(\d+)\]")
 class KnownKeys:
     """The keys that a configuration has, or could have by the signatures of its classes."""
 
-    def __init__(self, values: Mapping[str, Any], index: ClassIndex) -> None:
+    def __init__(self, values: Mapping[str, Any], index: ClassIndex | None) -> None:
         self._values = values
         self._index = index
         # Where any key is accepted: classes that take **params, parameters that are mappings.
@@ -124,6 +124,8 @@ class KnownKeys:
     def _by_signature(
         self, path: KeyPath, class_name: str, params: Mapping[str, Any]
     ) -> dict[Any, None]:
+        if self._index is None:
+            return {}
         try:
             signature = signature_of(self._index.find(class_name))
         except ComponentError:

@@ -69,6 +69,7 @@ class TrainingLoop:
         self._position = Position(trainer._clock, trainer.train_loader, plan.seed)
         self._reason: str | None = None
         self._has_logged_losses = False
+        self._missed: set[str] = set()
         self._is_limit_reached = False
         self._has_started = False
         self._has_ended = False
@@ -145,7 +146,7 @@ class TrainingLoop:
             self._trace.start()
         if clock.iterations == 0 and not self._has_started and self._settings.evaluate_first:
             self._record(self._evaluator.left_at(0))
-            self._warn_of_unknown_metrics()
+            self._check_metrics()
         self.phase = TRAINING
         if not self._has_started and not self._is_stopping:
             self._start()
@@ -174,18 +175,37 @@ class TrainingLoop:
         """Whether nothing but the end of training may come now."""
         return self.stop_requested and self._reason in (None, STOPPED)
 
-    def _warn_of_unknown_metrics(self) -> None:
-        """Say early what would be an error at the end."""
+    def _check_metrics(self) -> None:
+        """Say as soon as it is known what would be an error at the end."""
         for setting, metric in self._rules.metrics().items():
             name = metric.partition("/")[0]
             is_awaited = name in self._evaluator.evaluated_at or (
                 self._has_logged_losses and name not in self._evaluator.evaluations
             )
-            if is_awaited and metric not in self._journal.latest:
-                known = suggest(metric, self._journal.latest)
-                if any(key.partition("/")[0] == name for key in self._journal.latest):
-                    raise TrainingError(f"{setting}: {name!r} does not log {metric!r}.{known}")
+            if not is_awaited or metric in self._journal.latest:
+                continue
+            known = suggest(metric, self._journal.latest)
+            if any(key.partition("/")[0] == name for key in self._journal.latest):
+                raise TrainingError(f"{setting}: {name!r} does not log {metric!r}.{known}")
+            if name in self._evaluator.without_numbers:
+                self._require_numbers(setting, name)
+            if metric not in self._missed:
+                self._missed.add(metric)
                 logger.warning("%s: %r was not logged so far.%s", setting, metric, known)
+
+    def _require_numbers(self, setting: str, name: str) -> None:
+        """Refuse to train for a metric that is none; before training there may be nothing yet."""
+        shown = self._evaluator.without_numbers[name]
+        if shown is not None:
+            raise TrainingError(
+                f"{setting}: {name!r} logs no number, but what it shows ({shown})."
+                f"{suggest(name, self._journal.latest_evaluations)}"
+            )
+        if self._evaluator.evaluated_at[name] > 0:
+            raise TrainingError(
+                f"{setting}: {name!r} has returned nothing. As long as there is nothing to "
+                "measure, return float('nan')."
+            )
 
     def _train_epoch(self) -> None:
         """Do the steps of one epoch; everything else waits until ``next_due``."""
@@ -235,6 +255,9 @@ class TrainingLoop:
     def _record_what_is_due(self) -> None:
         is_due = self._timetable.log.is_due(self._clock)
         self._record(self._timetable.due_evaluations(self._clock), with_losses=is_due)
+        if self._reason is None:
+            # At its end, training first writes down what it has come to.
+            self._check_metrics()
         self._write_due_checkpoints()
 
     def _plan_ahead(self) -> None:
@@ -344,9 +367,7 @@ class TrainingLoop:
             losses = self._losses.take()
             self._timetable.log.advance(self._clock)
         metrics = self._journal.log(losses, measured, self._clock)
-        if losses and not self._has_logged_losses:
-            self._has_logged_losses = True
-            self._warn_of_unknown_metrics()
+        self._has_logged_losses = self._has_logged_losses or bool(losses)
         best = self._rules.best
         is_best = best is not None and best.update(metrics, self._clock.iterations)
         # Before anything is stored: a run that is at its end must know it when it is continued.

@@ -25,6 +25,7 @@ from jade.hints import explain
 from jade.loss_window import LossWindow
 from jade.resolve import Resolved
 from jade.seeding import isolated_rng
+from jade.timetable import make_timetable
 from jade.trainer import Trainer
 from jade.user_modules import is_own_file, shown
 
@@ -57,6 +58,7 @@ class Built:
         untried: What could not be tried without numbers and data, and why.
         metrics: The names under which a run logs numbers, as far as they are known.
         is_complete: Whether these are all names.
+        known_evaluations: The evaluations all of whose names are known.
     """
 
     num_parameters: int | None = None
@@ -64,6 +66,12 @@ class Built:
     untried: tuple[str, ...] = ()
     metrics: frozenset[str] = frozenset()
     is_complete: bool = False
+    known_evaluations: frozenset[str] = frozenset()
+
+    def lacks(self, metric: str) -> bool:
+        """Tell whether a run certainly never logs a metric."""
+        is_known = self.is_complete or metric.partition("/")[0] in self.known_evaluations
+        return is_known and metric not in self.metrics
 
 
 class MetaBuilder:
@@ -101,6 +109,7 @@ class MetaBuilder:
             untried=tuple(dict.fromkeys(untried)),
             metrics=frozenset(attempt.metrics),
             is_complete=attempt.is_complete,
+            known_evaluations=frozenset(attempt.known_evaluations),
         )
 
     def _judge(self, attempt: "_Attempt") -> Failure | str:
@@ -137,6 +146,7 @@ class _Attempt:
         self.untried: list[str] = []
         self.metrics: set[str] = set()
         self.is_complete = False
+        self.known_evaluations: set[str] = set()
         self._device = device
         self._blanks: list[BlankDataset] = []
         blanks = {
@@ -167,6 +177,9 @@ class _Attempt:
             name: assemble.build_evaluation(name, item, trainer, self._datasets)
             for name, item in resolved.evaluations.items()
         }
+        # How many iterations an epoch has does not matter to which units there are.
+        timetable = make_timetable(resolved.settings, resolved.evaluate_every, 1)
+        timetable.check(trainer._clock)
         self.stage = "no batch is passed"
         losses = self._step(trainer)
         if self.with_metrics:
@@ -211,6 +224,8 @@ class _Attempt:
             names = self._names_of(evaluation)
             if names is None:
                 self.is_complete = False
+            else:
+                self.known_evaluations.add(name)
             # A number of an evaluation is logged under its name in any case.
             self.metrics |= {name} if names is None else names
 

@@ -14,5 +14,10 @@ class Origin:
     source: str
     line: int | None = None
 
+    @property
+    def is_command(self) -> bool:
+        """Whether it is an argument of a command."""
+        return self.source.startswith("argument")
+
     def __str__(self) -> str:
         return self.source if self.line is None else f"{self.source}:{self.line}"

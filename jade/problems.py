@@ -1,8 +1,8 @@
 """Collect all that is wrong with a configuration, to say it in one message."""
 
-from jade.config import Configuration
+from jade.config import ENV_FILE, Configuration
 from jade.envvars import similar_variable
-from jade.errors import VariableError, raise_all
+from jade.errors import ConfigError, VariableError, raise_all
 from jade.origin import KeyPath
 
 
@@ -11,29 +11,54 @@ class Problems:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        # Whether one of them is a mistake in the arguments of a command, not in a file.
+        self.are_of_command = False
         self._texts: list[str] = []
+        self._kinds: dict[str, type[ConfigError]] = {}
         self._missing: dict[str, list[str]] = {}
+        for error in configuration.errors:
+            for text in error.texts:
+                # It opens with the flag, if that names a file that is not there.
+                self.add(type(error)(text), of_command=text.startswith("--"))
 
     def __len__(self) -> int:
         return len(self._texts) + len(self._missing)
 
-    def add(self, text: str) -> None:
+    def add(self, problem: str | ConfigError, *, of_command: bool = False) -> None:
         """Add a problem that names its place itself."""
-        self._texts.append(text)
+        self.are_of_command = self.are_of_command or of_command
+        self._texts.append(str(problem))
+        if isinstance(problem, ConfigError):
+            self._kinds[str(problem)] = type(problem)
 
     def add_at(self, path: KeyPath, text: str) -> None:
         """Add a problem with the value at a path."""
-        self._texts.append(f"{self._configuration.where(path)}: {text}")
+        origin = self._configuration.origin(path)
+        # What is written nowhere would have to be there.
+        is_of_command = origin is None or origin.is_command
+        self.add(f"{self._configuration.where(path)}: {text}", of_command=is_of_command)
 
     def add_missing(self, variable: str, path: KeyPath) -> None:
         """Add an environment variable that the value at a path needs."""
+        if ENV_FILE in self._configuration.unread:
+            # Probably it stands there.
+            return
         places = self._missing.setdefault(variable, [])
         places.append(self._configuration.where(path))
 
-    def raise_all(self) -> None:
+    def raise_all(self, ending: str = "") -> None:
         """Raise one error with everything that was added, or nothing."""
+        try:
+            self._raise_all()
+        except ConfigError as error:
+            if ending:
+                error.args = (f"{error}{ending}",)
+            raise
+
+    def _raise_all(self) -> None:
         if not self._missing:
-            raise_all(self._texts)
+            kinds = {self._kinds.get(text, ConfigError) for text in self._texts}
+            raise_all(self._texts, *(kinds if len(kinds) == 1 else ()))
         elif self._texts:
             raise_all([*self._texts, self._variables()])
         else:

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,49 @@ from jade.swept import find_lost
 from jade.user_modules import imported_below
 
 DEFAULT = Origin("default")
+# The sections with descriptions by name.
+FAMILIES = SECTIONS[1:]
 COUNTED = (EPOCHS, ITERATIONS, SECONDS)
 AMOUNTS = ("train_for", "time_limit", "checkpoint_every", "backup_every", "log_loss_every")
 MakeIndex = Callable[[Sequence[Path], Path, Fence | None], ClassIndex]
+CLASSES_LEFT = "\nClasses and their parameters come after that; `jade check` looks at all at once."
 # What a run cannot do without.
 NEEDED = {
     "model": "There is no model: give --model_conf FILE (or a section 'model' with --config).",
     "data": "There is no data: give --data_conf FILE (or a section 'data' with --config).",
 }
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known of a configuration, whether it is all right or not.
+
+    Attributes:
+        settings: Those that do not fit have their defaults.
+        names: What each section describes, also what is not known to be right.
+        doubtful: The settings and sections of which not all is known: nothing follows from them.
+    """
+
+    settings: Settings
+    configuration: Configuration
+    index: ClassIndex | None
+    model: Blueprint | None
+    evaluations: Mapping[str, Blueprint]
+    names: Mapping[str, Sequence[str]]
+    doubtful: frozenset[str]
+
+    @property
+    def architecture_file(self) -> Path | None:
+        """The file with the architectures, if one was given."""
+        roots = self.index.roots if self.index else ()
+        return find_architecture_file(self.settings.arch_impl, roots, self.configuration.folder)
+
+    def where(self, *path: Any) -> str:
+        """Render a key with the place where its value was written, to open a message."""
+        return self.configuration.where(path)
+
+
+LookFurther = Callable[[Draft], Iterable[str | ConfigError]]
 
 
 @dataclass
@@ -87,7 +122,7 @@ class Resolved:
 
 def resolve(
     configuration: Configuration,
-    look_further: Callable[[Resolved], Iterable[str]] = lambda _: (),
+    look_further: LookFurther = lambda _: (),
     sections: Sequence[str] = SECTIONS,
     make_index: MakeIndex = ClassIndex,
 ) -> Resolved:
@@ -95,12 +130,21 @@ def resolve(
 
     Args:
         configuration: What was collected from files, environment, arguments and sweep.
-        look_further: Finds problems in what could be resolved, to be raised with the others.
+        look_further: Finds problems in what is known by then, to be raised with the others.
         sections: What to check, the model at least; other sections are taken for empty.
         make_index: Makes the index of classes; who resolves many configurations of the same
             folders can give a function that remembers it.
     """
     return _Resolver(configuration, sections, make_index).resolve(look_further)
+
+
+def refuse_command(configuration: Configuration) -> None:
+    """Refuse a command that is wrong by itself, at once: classes, which import torch, can wait.
+
+    Raises:
+        ConfigError: A flag is misspelt, does not fit, or is missing. It lists all that is known.
+    """
+    _Resolver(configuration, SECTIONS).refuse_command()
 
 
 def resolve_one(configuration: Configuration, path: KeyPath) -> Blueprint:
@@ -128,31 +172,52 @@ class _Resolver:
         self._values = self._conf.values
         self._expanded: dict[str, Any] = {}
         self._problems = Problems(self._conf)
+        self._doubtful = set(configuration.unread)
         self._fitter = Fitter(self._conf, self._problems)
 
-    def resolve(self, look_further: Callable[[Resolved], Iterable[str]]) -> Resolved:
+    def resolve(self, look_further: LookFurther) -> Resolved:
         # The classes are needed to understand the other overrides.
         for override in self._conf.overrides:
             if _is_early(override.path):
                 self._apply(override.path, override)
+        # What is written has been read; only what is not might stand in what has not.
+        written = {key for key in FIELDS if (key,) in self._conf.origins}
+        self._doubtful -= written
         folders = self._module_folders()
-        index = self._make_index(folders, self._conf.folder, self._conf.fence)
+        index = None
+        if folders is None:
+            # No class would be found: that would only hide what is wrong.
+            self._doubtful.update(SECTIONS)
+        else:
+            index = self._make_index(folders, self._conf.folder, self._conf.fence)
         self._apply_late_overrides(KnownKeys(self._values, index))
         settings = self._check_settings()
         self._check_sections()
         checker = DescriptionChecker(self._conf, index, self._problems, self._fitter)
         model = self._check_model(checker)
-        families = {name: self._check_family(name, checker) for name in SECTIONS[1:]}
+        families = {name: self._check_family(name, checker) for name in FAMILIES}
         evaluate_every = self._collect_evaluate_every()
-        self._check_metric_name()
-        self._keep_folders(folders)
+        self._check_metric_name(settings.best_metric)
         if not self._problems:
             for text in find_lost(self._applied, self._values):
                 self._problems.add(text)
-        if settings is None or model is None:
-            self._problems.raise_all()
+        draft = Draft(
+            settings=settings,
+            configuration=self._conf,
+            index=index,
+            model=model,
+            evaluations=families["eval"],
+            names={name: [str(key) for key in self._values.get(name, ())] for name in FAMILIES},
+            doubtful=frozenset(self._doubtful),
+        )
+        for problem in look_further(draft):
+            self._problems.add(problem)
+        self._problems.raise_all()
+        if model is None or index is None or folders is None:
             raise AssertionError("a problem was not reported")
-        resolved = Resolved(
+        self._keep_folders(folders)
+        index.warn_of_broken()
+        return Resolved(
             values=self._values,
             expanded=freeze(self._expanded),
             settings=settings,
@@ -164,14 +229,13 @@ class _Resolver:
             evaluate_every=evaluate_every,
             loggers=families["loggers"],
         )
-        for text in look_further(resolved):
-            self._problems.add(text)
-        self._problems.raise_all()
-        index.warn_of_broken()
-        return resolved
 
     def resolve_one(self, path: KeyPath) -> Blueprint:
-        index = ClassIndex(self._module_folders(), self._conf.folder, self._conf.fence)
+        folders = self._module_folders()
+        if folders is None:
+            self._problems.raise_all()
+            raise AssertionError("a problem was not reported")
+        index = ClassIndex(folders, self._conf.folder, self._conf.fence)
         checker = DescriptionChecker(self._conf, index, self._problems, self._fitter)
         blueprint = checker.check(path, find(self._values, path))
         if blueprint is None or self._problems:
@@ -179,16 +243,33 @@ class _Resolver:
             raise AssertionError("a problem was not reported")
         return blueprint
 
+    def refuse_command(self) -> None:
+        for override in self._conf.overrides:
+            if _is_early(override.path):
+                self._apply(override.path, override)
+        known = KnownKeys(self._values, None)
+        for override in self._conf.overrides:
+            if _is_slip(override.path):
+                self._apply_late(override, known)
+        self._module_folders()
+        self._check_settings()
+        self._check_sections()
+        if self._problems.are_of_command:
+            has_classes = any(self._values.get(name) for name in SECTIONS)
+            self._problems.raise_all(CLASSES_LEFT if has_classes else "")
+
     # Overrides
 
     def _apply_late_overrides(self, known: KnownKeys) -> None:
         for override in self._conf.overrides:
-            if _is_early(override.path):
-                continue
-            try:
-                self._apply(known.locate(override), override)
-            except ConfigError as error:
-                self._problems.add(str(error))
+            if not _is_early(override.path) and override.path[0] not in self._doubtful:
+                self._apply_late(override, known)
+
+    def _apply_late(self, override: Override, known: KnownKeys) -> None:
+        try:
+            self._apply(known.locate(override), override)
+        except ConfigError as error:
+            self._problems.add(str(error), of_command=override.origin.is_command)
 
     def _apply(self, path: KeyPath, override: Override) -> None:
         self._conf.note_replaced(path, override.value, override.origin)
@@ -202,14 +283,15 @@ class _Resolver:
 
     # Settings
 
-    def _module_folders(self) -> list[Path]:
+    def _module_folders(self) -> list[Path] | None:
+        """Return where classes are looked for; None if there is no such folder."""
         given, _ = run_settings.fit("modules", self._fitter.expand(self._values.get("modules"), ()))
         folder = self._conf.folder
-        for name in given or ():
-            if not (folder / name).is_dir():
-                self._problems.add_at(("modules",), f"there is no folder {name}.")
-        # Without the folders no class would be found: that would only hide what is wrong.
-        self._problems.raise_all()
+        missing = [name for name in given or () if not (folder / name).is_dir()]
+        for name in missing:
+            self._problems.add_at(("modules",), f"there is no folder {name}.")
+        if missing:
+            return None
         if given:
             return [folder / name for name in given]
         return default_roots([self._values.get(key) for key in ("model_conf", "arch_impl")], folder)
@@ -221,10 +303,9 @@ class _Resolver:
                 os.path.relpath(path) for path in folders
             ]
 
-    def _check_settings(self) -> Settings | None:
+    def _check_settings(self) -> Settings:
         """Fit the settings, and put them first, each with its default where nothing was said."""
         given = dict(self._values)
-        num_problems = len(self._problems)
         self._values.clear()
         fitted: dict[str, Any] = {}
         for key, setting in FIELDS.items():
@@ -235,26 +316,30 @@ class _Resolver:
             self._expanded[key] = to_plain(fitted[key])
             if problem:
                 self._problems.add_at((key,), problem)
+                fitted[key] = setting.default
+            if problem or (value is None and self._values[key] is not None):
+                self._doubtful.add(key)
         self._values.update(given)
         for key in [key for key in given if key not in SECTIONS]:
             self._problems.add_at((key,), f"unknown key.{_key_hint(str(key), given[key])}")
-        if len(self._problems) > num_problems:
-            return None
         settings = run_settings.from_values(fitted)
-        for key, text in _setting_problems(settings):
-            self._problems.add_at((key,), text)
+        for keys, text in _setting_problems(settings):
+            if self._doubtful.isdisjoint(keys):
+                self._problems.add_at(keys[:1], text)
         return settings
 
     # Sections
 
     def _check_sections(self) -> None:
         for section, text in NEEDED.items():
-            if section in self._sections and not self._values.get(section):
-                self._problems.add(text)
-        for section in SECTIONS[1:]:
+            is_known = section in self._sections and section not in self._doubtful
+            if is_known and not self._values.get(section):
+                self._problems.add(text, of_command=True)
+        for section in FAMILIES:
             value = self._values.get(section)
             if value is not None and not isinstance(value, dict):
                 self._problems.add_at((section,), f"expected descriptions by name, not {value!r}.")
+                self._doubtful.add(section)
             if not isinstance(value, dict) and (section == "eval" or value is not None):
                 self._values[section] = {}
 
@@ -322,10 +407,11 @@ class _Resolver:
             collected[str(name)] = every
         return collected
 
-    def _check_metric_name(self) -> None:
-        metric = self._values["best_metric"]
+    def _check_metric_name(self, metric: str | None) -> None:
         names = [str(name) for name in self._values["eval"]]
-        if isinstance(metric, str) and metric.partition("/")[0] not in names:
+        if "eval" in self._doubtful:
+            return
+        if metric is not None and metric.partition("/")[0] not in names:
             none = "" if names else " There are no evaluations: give --eval_conf FILE."
             self._problems.add_at(
                 ("best_metric",), f"no evaluation logs {metric!r}.{none}{suggest(metric, names)}"
@@ -346,27 +432,38 @@ def _is_early(path: KeyPath) -> bool:
     return path[0] in FIELDS or (path[0] in SECTIONS and path[-1] == "class")
 
 
-def _setting_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+def _is_slip(path: KeyPath) -> bool:
+    """Tell whether a key is so like a setting that it can only be one that is misspelt."""
+    key = str(path[0]).replace("-", "_")
+    return key not in (*FIELDS, *SECTIONS) and closest(key, FIELDS, likeness=0.8) is not None
+
+
+def _setting_problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Say what is wrong with the settings at some keys, the first of which is to be changed."""
     if settings.epochs is None and settings.train_for is None:
-        yield "epochs", "How long? Give --epochs N or --train_for AMOUNT (such as '0.5 hours')."
+        text = "How long? Give --epochs N or --train_for AMOUNT (such as '0.5 hours')."
+        yield ("epochs", "train_for"), text
     if settings.epochs is not None and settings.epochs < 0:
-        yield "epochs", f"must not be negative, got {settings.epochs}."
+        yield ("epochs",), f"must not be negative, got {settings.epochs}."
     if settings.patience is not None and settings.best_metric is None:
-        yield "patience", "it needs best_metric: which metric should improve?"
+        yield ("patience", "best_metric"), "it needs best_metric: which metric should improve?"
+    if settings.resume is not None and settings.dry_run:
+        text = "it and dry_run exclude each other: a rehearsal keeps nothing."
+        yield ("resume", "dry_run"), text
     for key in ("keep_last", "patience"):
         value = getattr(settings, key)
         if value is not None and value < 1:
-            yield key, f"must be at least 1, got {value}."
+            yield (key,), f"must be at least 1, got {value}."
     yield from _amount_problems(settings)
 
 
-def _amount_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+def _amount_problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     for key in AMOUNTS:
         value = getattr(settings, key)
         if value is not None:
             problem = _amount_problem(value, key, zero=key == "train_for")
             if problem:
-                yield key, problem
+                yield (key,), problem
 
 
 def _amount_problem(value: Any, key: str, *, zero: bool = False) -> str | None:

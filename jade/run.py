@@ -16,7 +16,7 @@ import torch
 from jade import torch_startup
 from jade.alarm import Alarm
 from jade.assemble import choose_device, has_foreign_wandb, make_loggers
-from jade.check import find_problems
+from jade.check import find_problems_here
 from jade.config import Configuration
 from jade.envvars import exported
 from jade.errors import ConfigError, TrainingError
@@ -69,7 +69,7 @@ def execute(configuration: Configuration, circumstances: Circumstances) -> Finis
     torch_startup.defer_dynamo()
     try:
         with exported(configuration.environ):
-            resolved = resolve(configuration, look_further=find_problems)
+            resolved = resolve(configuration, look_further=find_problems_here)
             with circumstances.watch or SignalWatch.for_run(configuration.environ) as watch:
                 return _execute(resolved, circumstances, watch)
     finally:

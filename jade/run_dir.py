@@ -268,15 +268,20 @@ class _Repetition(RunDir):
         return super().evaluations / f"repetition_{self.number}"
 
 
-def check_writable(experiments_root: Path) -> None:
-    """Refuse a root below which no directory can be made, without making one."""
+def check_writable(experiments_root: Path, where: str = "experiments_root") -> None:
+    """Refuse a root below which no directory can be made, without making one.
+
+    Args:
+        experiments_root: The root.
+        where: What names it, for the message.
+    """
     existing = experiments_root
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         kind = "is not a directory" if not existing.is_dir() else "is not writable"
         raise ConfigError(
-            f"experiments_root: {experiments_root} cannot be made, {existing} {kind}. "
+            f"{where}: {experiments_root} cannot be made, {existing} {kind}. "
             "Give another one with --experiments_root or EXPERIMENTS_ROOT."
         )
 

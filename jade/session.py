@@ -33,6 +33,9 @@ from jade.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
+# Marks a line of the log that is part of the result, too: who prints that need not print both.
+IS_RESULT = {"is_result": True}
+
 
 class Session:
     """What one run owns while it lasts; its directory is made once everything could be built.
@@ -173,7 +176,7 @@ class Session:
             self._loggers.mark_preempting()
         summary = _summarize(assembled, ending, {"status": status, "reason": reason})
         summary.update(_extremes(self._opened.directory, ending.evaluations))
-        logger.info("%s: %s", status, reason)
+        logger.info("%s: %s", status, reason, extra=IS_RESULT)
         self._put_on_record("summary", lambda record: record.write_summary(summary))
         self._loggers.summarize(summary)
         if status == FINISHED and self._resolved.settings.artifact:

@@ -1,5 +1,6 @@
 """Decide by metrics when training ends and which state is the best, and say why."""
 
+import contextlib
 import logging
 import math
 import operator
@@ -47,6 +48,16 @@ def parse_threshold(text: str) -> Threshold:
             f"stop_when: {text!r} is not a test. Write a metric, <, <=, > or >=, and a number: "
             "'Accuracy >= 0.99'."
         ) from error
+
+
+def decisive_metrics(settings: Settings) -> dict[str, str]:
+    """Return the metrics that decide something, by the setting that names them."""
+    named = {"best_metric": settings.best_metric} if settings.best_metric else {}
+    # What is no test has been complained of, or will be.
+    with contextlib.suppress(ConfigError):
+        if settings.stop_when:
+            named["stop_when"] = parse_threshold(settings.stop_when).metric
+    return named
 
 
 class Best:
@@ -123,6 +134,7 @@ class StopRules:
     """What the settings say about ending by a metric: a threshold, and patience with the best."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self.threshold = parse_threshold(settings.stop_when) if settings.stop_when else None
         self.best: Best | None = None
         if settings.best_metric:
@@ -143,8 +155,4 @@ class StopRules:
 
     def metrics(self) -> dict[str, str]:
         """Return the metrics that decide something, by the setting that names them."""
-        named = {
-            "stop_when": self.threshold.metric if self.threshold else None,
-            "best_metric": self.best.metric if self.best else None,
-        }
-        return {setting: metric for setting, metric in named.items() if metric is not None}
+        return decisive_metrics(self._settings)

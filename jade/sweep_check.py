@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jade.check import find_problems
 from jade.class_index import ClassIndex, RememberedClasses
-from jade.config import Configuration, Sources, load
+from jade.config import Configuration, Sources, collect
 from jade.envvars import exported
 from jade.errors import ConfigError, closest, suggest
 from jade.fence import Fence
@@ -142,7 +142,7 @@ class PointResolver:
         """
         overrides = [*self._arguments, *point.overrides()]
         sources = Sources(arguments=overrides, environ=dict(os.environ), load_tree=self._trees)
-        configuration: Configuration = load(sources)
+        configuration: Configuration = collect(sources)
         with exported(configuration.environ):
             return resolve(configuration, find_problems, make_index=self._make_index)
 
@@ -181,7 +181,7 @@ class _SweepCheck:
         try:
             resolved = self._resolver.resolve(point)
         except ConfigError as error:
-            for text in error.problems or (str(error),):
+            for text in error.texts:
                 self._blame(text, text, point)
             return
         wants_metrics = self._sweep.metric is not None and not self._knows_metrics

@@ -9,7 +9,8 @@ from jade import checkpoint
 from jade.errors import CheckpointError, ConfigError, suggest
 from jade.model_file import SUFFIX, ModelFile, is_model_file
 from jade.remote.cached_run import CachedRun
-from jade.remote.place import find_anywhere
+from jade.remote.place import find_anywhere, names_remote_run
+from jade.runs import find_directory
 from jade.saved_runs import find_checkpoint
 from jade.seeding import isolated_rng
 from jade.settings import Settings
@@ -36,6 +37,16 @@ def find_weights(given: str, root: Path) -> Path:
     if isinstance(found, CachedRun):
         return found.fetch_checkpoint(None)
     return find_checkpoint(found).path
+
+
+def find_local_weights(given: str, root: Path) -> Path | None:
+    """Find weights as ``find_weights`` does, but do not ask W&B; None if only W&B can tell."""
+    if Path(given).is_file() or not names_remote_run(given):
+        return find_weights(given, root)
+    try:
+        return find_checkpoint(find_directory(given, root)).path
+    except ConfigError:
+        return None
 
 
 def load_weights(trainer: Trainer, settings: Settings) -> None:

@@ -152,10 +152,10 @@ BAD_ARGUMENTS = {
     "epochs in words": (["--epochs=ten"], "expected int or null, not 'ten'"),
     "wrong unit": (["--log_loss_every=5 iteratoins"], "Did you mean 'iterations'?"),
     "wrong metric": (["--best_metric=Eror"], "Did you mean 'Error'?"),
-    "wrong device": (["--device=cdua"], "no such device. Did you mean 'cuda'?"),
+    "wrong device": (["--device=cdua"], "is no device. Did you mean 'cuda'?"),
     "root is a file": (["--experiments_root=model.yml"], "model.yml is not a directory"),
     "broken json": (['{"a": '], "is not JSON"),
-    "no env file": (["--env_file=no.env"], "--env_file no.env does not exist"),
+    "no env file": (["--env_file=no.env"], "--env_file: no.env does not exist"),
     "no modules": (["--modules=nowhere"], "there is no folder nowhere"),
     "sweep as config": (["--config=sweep.yml"], "is a sweep"),
     "no architecture": (["--arch_impl=smal"], "Did you mean 'small'?"),
@@ -601,3 +601,41 @@ def test_closed_pipe_is_no_error_message(project):
     assert result.stdout.count("\n") == 1
     assert "Traceback" not in result.stderr
     assert "Broken" not in result.stderr
+
+
+MODULES = """
+import sys
+from jade.cli import main
+for mistake in ({mistakes}):
+    assert main([*{arguments}, *mistake]) == 2
+    print("torch" in sys.modules)
+"""
+
+
+def test_mistakes_in_flags_are_told_before_torch_is_imported(project, arguments):
+    mistakes = (["--epohs=3"], ["--epochs=ten"], ["--eval_conf=no.yml"], ["--modules=none"], ["-q"])
+    code = MODULES.format(mistakes=", ".join(map(str, mistakes)), arguments=arguments)
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.split() == ["False"] * len(mistakes)
+    assert "There is no flag --epohs. Did you mean --epochs?" in result.stderr
+    assert "Classes and their parameters come after that; `jade check`" in result.stderr
+
+
+def test_mistake_in_a_file_waits_for_what_classes_tell(project, jade):
+    project.write("run.yml", "keep_last: 0\nmodel: {params: {lrr: 1}}\n")
+
+    result = jade("train", "--config=run.yml")
+
+    assert "2 problems" in result.err
+
+
+def test_end_of_a_run_is_told_once_and_stands_in_its_log(project, jade):
+    result = jade("train", "--epochs=1")
+
+    assert (result.out + result.err).count("finished: 1 epoch done") == 1
+    (log,) = project.root.glob("experiments/*/run.log")
+    assert "finished: 1 epoch done" in log.read_text()

@@ -169,7 +169,7 @@ def test_class_of_a_section_must_have_its_base(check, path, base):
 
     assert (
         message
-        == f"{'.'.join(path)}.class: Points is not a {base}: it must be a subclass of jade.{base}."
+        == f"{'.'.join(path)}.class: Points is not {'an' if base == 'Evaluation' else 'a'} {base}: it must be a subclass of jade.{base}."
     )
 
 

@@ -91,14 +91,16 @@ def test_without_an_env_file_the_environment_is_copied(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no.env", "--env_file no.env does not exist"),
-        (".", "--env_file . is a directory"),
-        ("binary.env", "--env_file binary.env cannot be read"),
+        ("no.env", "--env_file: no.env does not exist"),
+        (".", "--env_file: . is a directory"),
+        ("binary.env", "--env_file: binary.env cannot be read"),
+        ("other.yml", "--env_file: not of the form NAME=value: other.yml:2, 3"),
     ],
 )
 def test_env_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "binary.env").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "other.yml").write_text("A=1\nfoo bar\nb: 2\n")
 
     with pytest.raises(ConfigError, match=message):
         read_environment({}, name)

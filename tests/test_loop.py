@@ -434,6 +434,37 @@ def test_metric_that_never_came_is_an_error_at_the_end_t34(tmp_path, caplog):
     assert checkpoint.load(directory / "checkpoints/last.pt")["clock"]["iterations"] == 2
 
 
+@pytest.mark.parametrize(
+    ("result", "is_first", "asked_at", "text"),
+    [
+        ("text", True, [0], "'E' logs no number, but what it shows \\(text\\). Known: F"),
+        ("text", False, [2], "'E' logs no number, but what it shows \\(text\\). Known: F"),
+        (None, True, [0, 2], "'E' has returned nothing.*return float"),
+        (None, False, [2], "'E' has returned nothing.*return float"),
+    ],
+)
+def test_best_metric_that_is_no_number_ends_training_at_its_first_evaluation(
+    tmp_path, result, is_first, asked_at, text
+):
+    known = evaluations(E=result, F=1.0)
+    rehearsal = Rehearsal(
+        tmp_path, epochs=9, evaluations=known, best_metric="E", evaluate_first=is_first
+    )
+    with pytest.raises(TrainingError, match=f"best_metric: {text}"):
+        rehearsal.run()
+    assert rehearsal.evaluations["E"].asked_at == asked_at
+
+
+def test_best_metric_may_be_nothing_before_training_and_nan_for_long(tmp_path, caplog):
+    def late(evaluation):
+        epochs = evaluation.trainer.epochs
+        return [None, math.nan, math.nan, 1.0][epochs]
+
+    outcome = run(tmp_path, epochs=3, evaluations=evaluations(E=late), best_metric="E")
+    assert outcome.ending.best["value"] == 1
+    assert caplog.text.count("'E' was not logged so far") == 1
+
+
 @pytest.mark.parametrize("settings", [{"best_metric": "E/a"}, {"stop_when": "E/a < 1"}])
 def test_metric_that_its_evaluation_does_not_log_is_told_at_the_start_t34(tmp_path, settings):
     with pytest.raises(TrainingError, match=r"'E' does not log 'E/a'\. Known: E\."):

@@ -190,3 +190,8 @@ def test_examples_are_tried_as_a_whole(monkeypatch, capsys, model):
     out, err = capsys.readouterr()
     assert code == 0, err
     assert "not tried" not in out
+
+
+def test_amount_of_what_nothing_counts_is_found(project, arguments, capsys):
+    assert main(["check", *arguments[1:], "--train_for=3 parsecs"]) == 2
+    assert "'parsecs' is neither a unit nor a counter of LineTrainer" in capsys.readouterr().err

@@ -768,9 +768,12 @@ def test_exit_code_of_a_finished_run_is_0_c18(project, arguments):
 @pytest.mark.parametrize(
     ("flag", "told"),
     [
-        ("--device=cuda:7", "device: 'cuda:7' is not available here"),
-        ("--device=tpu!", "no such device"),
-        ("--experiments_root=model.yml", "experiments_root: model.yml"),
+        ("--device=cuda:7", "device (argument --device): 'cuda:7' is not available here"),
+        ("--device=tpu!", "'tpu!' is no device"),
+        (
+            "--experiments_root=model.yml",
+            "experiments_root (argument --experiments_root): model.yml",
+        ),
         ("--experiments_root=model.yml/below", "is not a directory"),
         ("--experiments_root=/proc/none", "experiments_root: /proc/none cannot be written"),
         ("--stop_when=Error", "is not a test"),
@@ -1031,7 +1034,7 @@ def test_dry_run_does_one_batch_of_everything_and_leaves_nothing_r9(project, arg
 
 
 def test_dry_run_finds_mistakes_of_every_part_r9(train, project):
-    evaluation_with(project, "1 / self.trainer.iterations if self.trainer.iterations else 'x'")
+    evaluation_with(project, "'x' if self.trainer.iterations else 1.0")
     with pytest.raises(TrainingError, match="best_metric: 'Error' does not log 'Error/a'"):
         train(dry_run=True, best_metric="Error/a")
     trainer_with(project, step="raise RuntimeError('a mistake')")

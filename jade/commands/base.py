@@ -111,8 +111,13 @@ def load_configuration(
 
 
 def read_configuration(namespace: argparse.Namespace, rest: Sequence[str]) -> "Configuration":
-    """Load the configuration that parsed arguments describe."""
-    return load_configuration(collect_overrides(namespace, rest))
+    """Load the configuration that parsed arguments describe; it has to be resolved.
+
+    Files that cannot be read are an error then, together with all else that is wrong.
+    """
+    from jade.config import Sources, collect
+
+    return collect(Sources(arguments=collect_overrides(namespace, rest), environ=os.environ))
 
 
 def start_relay(configuration: "Configuration") -> "RelayProcess | None":
@@ -123,6 +128,9 @@ def start_relay(configuration: "Configuration") -> "RelayProcess | None":
     from jade.loggers.relay import RelayProcess
     from jade.loggers.wandb_account import resolve_mode
 
+    if configuration.errors:
+        # There will be no run.
+        return None
     chosen = {**configuration.values, **{o.key: o.value for o in configuration.overrides}}
     try:
         mode = resolve_mode(str(chosen.get("wandb") or "auto"), configuration.environ)

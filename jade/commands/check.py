@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from jade.commands import COMMANDS
 from jade.commands.base import importing_for_good, make_run_parser, parse, read_configuration
 from jade.commands.sweep_view import check, show_report
-from jade.errors import ConfigError
+from jade.errors import ConfigError, raise_all, suggest
 
 if TYPE_CHECKING:
     from jade.config import Configuration
@@ -55,12 +55,22 @@ def _check_run(configuration: "Configuration") -> int:
     from jade.envvars import exported
     from jade.meta_build import MetaBuilder
     from jade.resolve import resolve
+    from jade.stopping import decisive_metrics
 
     with exported(configuration.environ):
         resolved = resolve(configuration, look_further=find_problems)
-        built = MetaBuilder().build(resolved)
+        decisive = decisive_metrics(resolved.settings)
+        built = MetaBuilder().build(resolved, with_metrics=bool(decisive))
     if built.failure is not None:
         raise ConfigError(f"This cannot be run. {built.failure.text}")
+    known = sorted({*resolved.evaluations, *built.metrics})
+    raise_all(
+        [
+            f"{resolved.configuration.where((key,))}: nothing logs {name!r}.{suggest(name, known)}"
+            for key, name in decisive.items()
+            if built.lacks(name)
+        ]
+    )
     for text in (*configuration.warnings, *configuration.notices):
         print(f"note: {text}")
     for text in built.untried:

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jade.command_line import collect_overrides
 from jade.commands import COMMANDS
-from jade.commands.base import make_run_parser, parse, read_configuration
+from jade.commands.base import load_configuration, make_run_parser, parse
 from jade.envvars import exported, read_environment
 from jade.errors import ConfigError, VariableError
 
@@ -54,7 +55,7 @@ def _examine(namespace: "argparse.Namespace", rest: list[str]) -> "list[Finding]
         found += [Finding("sweep", text, "Correct it.") for text in problems]
     elif rest or any(value for name, value in vars(namespace).items() if name != "assignments"):
         try:
-            configurations = [read_configuration(namespace, rest)]
+            configurations = [load_configuration(collect_overrides(namespace, rest))]
         except VariableError as error:
             found.append(Finding("variables", str(error), "Set it."))
     return list(dict.fromkeys([*examine_all(configurations, dict(os.environ)), *found]))

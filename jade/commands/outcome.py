@@ -16,6 +16,8 @@ def show(train: "Callable[[], FinishedRun]") -> int:
 
     handler = ConsoleHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
+    # How it ended is printed with the result.
+    handler.addFilter(lambda record: not getattr(record, "is_result", False))
     log = logging.getLogger("jade")
     log.addHandler(handler)
     try:

@@ -1,6 +1,7 @@
 """List the runs below a folder, or those of a sweep or a project on W&B."""
 
 import argparse
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -215,15 +216,25 @@ def _value(value: Any) -> str:
 
 
 def _measure(run: "RunSummary") -> "Text":
-    """Render the best value, or else the last loss."""
+    """Render the best value, or else the last one of the metric of its sweep, or of a loss."""
     from jade.commands.run_view import NEVER, render_number, render_text
 
     if run.best is not None:
         return render_text(f"{run.best.metric} {render_number(run.best.value)}")
     losses = [name for name in run.latest if "loss" in name.lower()]
-    name = next(iter([*losses, *run.latest]), None)
+    swept = [_metric_of_sweep(run.path.parent.parent)] if len(run.path.parts) > 2 else []
+    telling = [name for name in (*swept, *losses, *run.latest) if name in run.latest]
+    name = telling[0] if telling else None
     text = NEVER if name is None else f"{name} {render_number(run.latest[name])}"
     return render_text(text)
+
+
+@functools.cache
+def _metric_of_sweep(folder: Path) -> str | None:
+    from jade.analysis.sweep_facts import load_sweep_facts
+
+    facts = load_sweep_facts(folder)
+    return None if facts is None else facts.metric
 
 
 def _count(found: Sequence["RunSummary"], shown: Sequence["RunSummary"]) -> str:

@@ -32,7 +32,10 @@ def main(tokens: list[str], program: str) -> int:
         parsed = parse(parser, tokens)
         if parsed is None:
             return 0
+        from jade.resolve import refuse_command
+
         configuration = read_configuration(*parsed)
+        refuse_command(configuration)
         if parsed[0].confirm and not _is_confirmed(configuration):
             print("nothing was started")
             return 0

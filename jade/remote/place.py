@@ -50,6 +50,11 @@ def find_anywhere(wanted: str | Path, root: Path | None = None) -> RunDir | Cach
     return _search(wanted, root, _open, find_directory)
 
 
+def names_remote_run(wanted: str) -> bool:
+    """Tell whether a text could mean a run on W&B, without asking for it."""
+    return parse_reference(wanted, read_environment(os.environ, None)) is not None
+
+
 def find_summary(wanted: str | Path) -> tuple[RunSummary, RemoteRun | None]:
     """Find how a run stands, wherever it is; the second part is the run on W&B, if it is there."""
     found = _search(wanted, None, lambda reference: _open(reference, ("run.log",)), find_run)

@@ -216,3 +216,17 @@ def test_runs_and_show_load_nothing_heavy(root, command):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert {"torch", "numpy", "wandb"} & set(result.stdout.split()) == set()
+
+
+def test_run_of_a_sweep_shows_the_metric_of_the_sweep(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    latest = {"loss": 0.25, "Error": 0.125, "Other": 1.0}
+    write_run(tmp_path / "experiments/grid/runs", "swept", latest=latest)
+    write_run(tmp_path / "experiments", "alone", latest=latest)
+    sweep = "metric: {name: Error}\nparameters: {}\n"
+    (tmp_path / "experiments/grid/sweep.yml").write_text(sweep)
+
+    rows, _ = run(capsys)
+
+    assert "Error 0.125" in rows["swept"]
+    assert "loss 0.25" in rows["alone"]
