@@ -1,11 +1,12 @@
 """Find classes by name: in the files of a user, which are only parsed, then in libraries."""
 
 import ast
+import functools
 import importlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -69,11 +70,10 @@ class ClassIndex:
 
     def _index(self, path: Path) -> None:
         try:
-            tree = ast.parse(path.read_bytes(), str(path))
+            lines = _class_lines(path.read_bytes(), str(path))
         except (SyntaxError, ValueError, OSError) as error:
             self.broken[path] = syntax_problem(path, error)
             return
-        lines = {node.name: node.lineno for node in _class_statements(tree.body)}
         for name, line in lines.items():
             self.places.setdefault(name, []).append(Place(path, line))
 
@@ -214,6 +214,13 @@ def _python_files(root: Path) -> Iterator[Path]:
         )
         own = (name for name in sorted(files) if not name.startswith("."))
         yield from (Path(folder, name) for name in own if name.endswith(".py"))
+
+
+# The runs of a sweep are forked from a process that has parsed what they will parse.
+@functools.lru_cache(maxsize=256)
+def _class_lines(data: bytes, name: str) -> Mapping[str, int]:
+    tree = ast.parse(data, name)
+    return {node.name: node.lineno for node in _class_statements(tree.body)}
 
 
 def _class_statements(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:

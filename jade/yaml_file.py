@@ -1,5 +1,6 @@
 """Read YAML into plain values, and remember the file and line of each of them."""
 
+import copy
 import functools
 import re
 from collections.abc import Iterable, Mapping
@@ -159,6 +160,14 @@ class _Builder:
 
 def parse(text: str, source: str) -> Document:
     """Parse one YAML document; every problem in it is in the one error that is raised."""
+    kept = _parse(text, source)
+    # The caller may change what it gets.
+    return Document(copy.deepcopy(kept.values), dict(kept.origins), list(kept.warnings))
+
+
+# The runs of a sweep read the same files, and are forked from a process that has read them.
+@functools.lru_cache(maxsize=64)
+def _parse(text: str, source: str) -> Document:
     try:
         node = yaml.compose(text, Loader=_Composer)
     except yaml.YAMLError as error:

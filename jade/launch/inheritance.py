@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import importlib
+import io
 import shutil
 import sys
 import tempfile
@@ -64,15 +65,21 @@ def warm_torch_up() -> None:
     if torch is None or torch.accelerator.current_accelerator() is not None:
         return
     optim: Any = importlib.import_module("torch.optim")
+    data: Any = importlib.import_module("torch.utils.data")
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2))
         optimizer = optim.Adam(network.parameters())
-        labels = torch.zeros(2, dtype=torch.int64)
-        torch.nn.functional.cross_entropy(network(torch.rand(2, 2)), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        dataset = data.TensorDataset(torch.rand(2, 2), torch.zeros(2, dtype=torch.int64))
+        for inputs, labels in data.DataLoader(dataset, 2, shuffle=True):
+            torch.nn.functional.cross_entropy(network(inputs), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        file = io.BytesIO()
+        torch.save([network.state_dict(), optimizer.state_dict()], file)
+        file.seek(0)
+        torch.load(file)
     finally:
         torch.set_num_threads(num_threads)
 

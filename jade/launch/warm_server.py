@@ -187,14 +187,16 @@ def import_quietly(modules: Iterable[str]) -> None:
 def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Resolve the configuration of a training, so that the files of the user are imported."""
     from jade import provenance, yaml_file
-    from jade.command_line import ArgumentParser, add_settings, collect_overrides
+    from jade.command_line import collect_overrides
     from jade.config import Sources, load
     from jade.envvars import exported
     from jade.resolve import resolve
 
     check: Any = importlib.import_module("jade.check")
-    parser = ArgumentParser(allow_abbrev=False, add_help=False)
-    add_settings(parser)
+    # By its name: commands are above us.
+    train: Any = importlib.import_module("jade.commands.train")
+    for program in ("jade train", "python train.py"):
+        parser = train.make_parser(program)
     given = list(arguments[arguments[:1] == ["train"] :])
     # The usual question of a user's file, torch.cuda.is_available(), must not start CUDA here.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
