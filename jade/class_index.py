@@ -1,11 +1,12 @@
 """Find classes by name: in the files of a user, which are only parsed, then in libraries."""
 
 import ast
+import functools
 import importlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -71,16 +72,12 @@ class ClassIndex:
                 self._index(path)
 
     def _index(self, path: Path) -> None:
-        tree = _parse(path)
-        if isinstance(tree, str):
-            self.broken[path] = tree
+        found = _read_classes(path)
+        if isinstance(found, str):
+            self.broken[path] = found
             return
-        found = {
-            node.name: Place(path, node.lineno, tuple(map(_last_name, node.bases)))
-            for node in _class_statements(tree.body)
-        }
-        for name, place in found.items():
-            self.places.setdefault(name, []).append(place)
+        for name, (line, bases) in found.items():
+            self.places.setdefault(name, []).append(Place(path, line, bases))
 
     def find(self, name: str, kin: Kin = lambda _: True) -> type:
         """Find a class by its name, by ``package.module.Class``, or by ``path/file.py:Class``.
@@ -124,8 +121,8 @@ class ClassIndex:
 
     def problems_of(self, path: Path) -> list[str]:
         """Say why Python cannot read a file, if so, without executing it."""
-        tree = _parse(path)
-        return [tree] if isinstance(tree, str) else []
+        found = _read_classes(path)
+        return [found] if isinstance(found, str) else []
 
     def _checked(self, found: type) -> type:
         if self.fence:
@@ -245,12 +242,21 @@ def _python_files(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in own if name.endswith(".py"))
 
 
-def _parse(path: Path) -> ast.Module | str:
-    """Parse a file, or say why that fails."""
+def _read_classes(path: Path) -> Mapping[str, tuple[int, tuple[str, ...]]] | str:
+    """Return the lines of the classes of a file and their base classes, or say why that fails."""
     try:
-        return ast.parse(path.read_bytes(), str(path))
+        return _parse_classes(path.read_bytes(), str(path))
     except (SyntaxError, ValueError, OSError) as error:
         return syntax_problem(path, error)
+
+
+# The runs of a sweep are forked from a process that has parsed what they will parse.
+@functools.lru_cache(maxsize=256)
+def _parse_classes(data: bytes, name: str) -> Mapping[str, tuple[int, tuple[str, ...]]]:
+    return {
+        node.name: (node.lineno, tuple(map(_last_name, node.bases)))
+        for node in _class_statements(ast.parse(data, name).body)
+    }
 
 
 def _last_name(node: ast.expr) -> str:

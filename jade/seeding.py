@@ -27,7 +27,11 @@ logger = logging.getLogger(__name__)
 def seed_everything(seed: int) -> None:
     """Seed Python, NumPy and torch on all devices, also devices that are initialised later."""
     _check_seed(seed)
-    torch.manual_seed(seed)
+    if torch.accelerator.current_accelerator() is None:
+        # No device can come later; torch would note the whole call stack in case one does.
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
     _seed_python_and_numpy(seed)
 
 

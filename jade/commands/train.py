@@ -1,5 +1,6 @@
 """Train a model."""
 
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from jade.commands.outcome import show
 from jade.signals import SignalWatch
 
 if TYPE_CHECKING:
+    from jade.command_line import ArgumentParser
     from jade.config import Configuration
 
 
@@ -25,11 +27,7 @@ def main(tokens: list[str], program: str) -> int:
     """Run ``jade train``."""
     # From the beginning: a signal may come while torch is being imported.
     with SignalWatch.for_run(os.environ) as watch:
-        parser = make_run_parser(program, COMMANDS["train"])
-        parser.add_argument(
-            "--confirm", action="store_true", help="show the configuration, and wait for a yes"
-        )
-        parsed = parse(parser, tokens)
+        parsed = parse(make_parser(program), tokens)
         if parsed is None:
             return 0
         from jade.resolve import refuse_command
@@ -46,6 +44,17 @@ def main(tokens: list[str], program: str) -> int:
 
         circumstances = Circumstances(command=sys.argv, watch=watch, relay=relay)
         return show(lambda: execute(configuration, circumstances))
+
+
+# A process that trials are forked from has made it for them.
+@functools.cache
+def make_parser(program: str) -> "ArgumentParser":
+    """Make the parser of ``jade train``."""
+    parser = make_run_parser(program, COMMANDS["train"])
+    parser.add_argument(
+        "--confirm", action="store_true", help="show the configuration, and wait for a yes"
+    )
+    return parser
 
 
 def _is_confirmed(configuration: "Configuration") -> bool:

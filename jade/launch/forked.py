@@ -7,18 +7,16 @@ import io
 import os
 import random
 import runpy
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import types
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from jade.launch.inheritance import Finalizers
 from jade.launch.program import FILE, MODULE
 from jade.leaving import leave, run_exit_functions
 
@@ -35,12 +33,16 @@ class Forked:
         request: The fields of a `Program`.
         parent: The process that forked, and whose end asks this one to stop.
         strange_path: The entry of the module path that belongs to the parent.
+        finalizers: What the parent has to do at its end.
     """
 
-    def __init__(self, request: Mapping[str, Any], parent: int, strange_path: str) -> None:
+    def __init__(
+        self, request: Mapping[str, Any], parent: int, strange_path: str, finalizers: Finalizers
+    ) -> None:
         self._request = request
         self._parent = parent
         self._strange_path = strange_path
+        self._finalizers = finalizers
 
     def run(self, output: int) -> NoReturn:
         """Run the program, and end as it ends."""
@@ -108,8 +110,11 @@ class Forked:
         numpy_random: Any = sys.modules.get("numpy.random")
         if numpy_random is not None:
             numpy_random.seed()
+        torch: Any = sys.modules.get("torch")
+        if torch is not None:
+            torch.default_generator.seed()
         self._set_threads()
-        disown_finalizers()
+        self._finalizers.renew()
 
     def _set_threads(self) -> None:
         """Do what OMP_NUM_THREADS does, which only counts while torch is being imported."""
@@ -158,28 +163,6 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename in ours:
         trace = trace.tb_next
     return trace
-
-
-def disown_finalizers() -> None:
-    """Leave to the parent what it has to tidy up at its end, and have temporary folders of our own.
-
-    Some libraries make a folder when they are imported; the first program to end would remove it
-    from under all others.
-    """
-    inherited: Any = getattr(weakref.finalize, "_registry", {})
-    for finalizer in list(inherited):
-        finalizer.atexit = False
-        found = finalizer.peek()
-        if found is not None and isinstance(found[0], tempfile.TemporaryDirectory):
-            finalizer.detach()
-            _renew(found[0])
-
-
-def _renew(folder: Any) -> None:
-    """Let an object that stands for a folder of the parent stand for one of this process."""
-    path = tempfile.mkdtemp(prefix="jade-", dir=Path(folder.name).parent)
-    folder.name = path
-    folder._finalizer = weakref.finalize(folder, shutil.rmtree, path, ignore_errors=True)
 
 
 def follow_to_death(parent: int) -> None:

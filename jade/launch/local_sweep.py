@@ -186,11 +186,12 @@ class LocalSweep:
         )
         try:
             while not self._is_done():
+                # First of all: what is drawn and looked at meanwhile costs no slot any time.
                 self._fill_seats()
-                self._wait_for_event()
                 self._look_at_the_clock()
                 with contextlib.suppress(OSError):
                     self.on_tick()
+                self._wait_for_event()
         finally:
             self._launcher.close()
 

@@ -32,12 +32,14 @@ class SweepStorage:
     Attributes:
         storage: What Optuna works with.
         held: Lets nobody else claim anything meanwhile, on any machine.
+        claiming: The same for claims, which need not survive a power cut.
         name: What people call it, without any password.
         hurry: Lets nothing wait for long any more.
     """
 
     storage: "BaseStorage"
     held: Callable[[], AbstractContextManager[None]]
+    claiming: Callable[[], AbstractContextManager[None]]
     name: str
     hurry: Callable[[], None] = lambda: None
 
@@ -96,7 +98,9 @@ def _open_journal(path: Path) -> SweepStorage:
         raise ConfigError(f"--storage {path} is a folder; name a file in it, or a database.")
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = SweepJournal(path)
-    return SweepStorage(JournalStorage(journal), journal.held, str(path), journal.hurry)
+    return SweepStorage(
+        JournalStorage(journal), journal.held, journal.claiming, str(path), journal.hurry
+    )
 
 
 def _open_sqlite(url: str) -> SweepStorage:
@@ -113,7 +117,7 @@ def _open_sqlite(url: str) -> SweepStorage:
     with lock.held():
         storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": BUSY_S}})
     # Trials that have ended are read once.
-    return SweepStorage(get_storage(storage), lock.held, url, lock.hurry)
+    return SweepStorage(get_storage(storage), lock.held, lock.held, url, lock.hurry)
 
 
 def _open_database(url: str) -> SweepStorage:
@@ -127,7 +131,11 @@ def _open_database(url: str) -> SweepStorage:
     table = _make_locks(storage.engine)
     # Trials that have ended are read once.
     cached = get_storage(storage)
-    return SweepStorage(cached, lambda: _row_held(storage.engine, table), hide_password(url))
+
+    def held() -> AbstractContextManager[None]:
+        return _row_held(storage.engine, table)
+
+    return SweepStorage(cached, held, held, hide_password(url))
 
 
 def _make_locks(engine: Any) -> Any:

@@ -208,7 +208,7 @@ class SweepStudy:
 
     def claim(self, draw: Draw | None = None) -> Claim | None:
         """Take a point that waits, or was left by a worker that is gone, or a new one."""
-        with self._alone():
+        with self._place.speaking(), self._place.claiming():
             trials = self._trials()
             records = self._attributes()
             removed = self._removed(records)

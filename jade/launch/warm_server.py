@@ -5,9 +5,9 @@
     python -m jade.launch.warm_server FD MODULE...
 
 It answers requests that come over the socket ``FD``, and reports which of its programs have
-started and ended. It has one thread, computes nothing and never touches a GPU, so that what it
-forks is as good as a process that Python has just started. When whoever asked is gone, it asks its
-programs to stop, waits, and goes.
+started and ended. It has one thread, computes nothing that could be noticed and never touches a
+GPU, so that what it forks is as good as a process that Python has just started. When whoever asked
+is gone, it asks its programs to stop, waits, and goes.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from typing import Any
 
 from jade.launch.channel import Channel
 from jade.launch.forked import Forked
+from jade.launch.inheritance import Finalizers, use_huge_pages, warm_torch_up
 
 # What somebody may send to every process of a job: here it is for the programs, not for us.
 IGNORED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -40,6 +41,7 @@ class WarmServer:
         self._grace_s = grace_s
         self._keys: dict[int, str] = {}
         self._is_clean = True
+        self._finalizers = Finalizers()
         self._wake_read, self._wake_write = os.pipe()
         # Whoever is forked has the folders of its own program on the path instead of ours.
         self._own_path = sys.path[0]
@@ -49,7 +51,8 @@ class WarmServer:
         self._watch_signals()
         gc.disable()
         import_quietly(modules)
-        gc.freeze()
+        warm_torch_up()
+        self._settle()
         self._tell({"is": "ready", "pid": os.getpid()})
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
@@ -58,6 +61,13 @@ class WarmServer:
                 while True:
                     self._answer({key.fileobj for key, _ in selector.select()})
         self._wind_up()
+        self._finalizers.take_back()
+
+    def _settle(self) -> None:
+        """Put what is there in order, so that whoever is forked can leave it alone."""
+        self._finalizers.set_aside()
+        gc.freeze()
+        use_huge_pages()
 
     def _answer(self, ready: set[Any]) -> None:
         if self._wake_read in ready:
@@ -93,7 +103,7 @@ class WarmServer:
         if pid == 0:
             for number in (self._channel.fileno(), self._wake_read, self._wake_write):
                 os.close(number)
-            Forked(request, server, self._own_path).run(output)
+            Forked(request, server, self._own_path, self._finalizers).run(output)
         with contextlib.suppress(OSError):
             # Here, too: whoever comes second finds it done.
             os.setpgid(pid, pid)
@@ -109,7 +119,7 @@ class WarmServer:
         except BaseException as error:
             problem = f"{type(error).__name__}: {error}"
         gc.collect()
-        gc.freeze()
+        self._settle()
         self._is_clean = is_clean()
         self._tell({"is": "prepared", "clean": self._is_clean, "problem": problem})
 
@@ -177,14 +187,16 @@ def import_quietly(modules: Iterable[str]) -> None:
 def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Resolve the configuration of a training, so that the files of the user are imported."""
     from jade import provenance, yaml_file
-    from jade.command_line import ArgumentParser, add_settings, collect_overrides
+    from jade.command_line import collect_overrides
     from jade.config import Sources, load
     from jade.envvars import exported
     from jade.resolve import resolve
 
     check: Any = importlib.import_module("jade.check")
-    parser = ArgumentParser(allow_abbrev=False, add_help=False)
-    add_settings(parser)
+    # By its name: commands are above us.
+    train: Any = importlib.import_module("jade.commands.train")
+    for program in ("jade train", "python train.py"):
+        parser = train.make_parser(program)
     given = list(arguments[arguments[:1] == ["train"] :])
     # The usual question of a user's file, torch.cuda.is_available(), must not start CUDA here.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
@@ -194,8 +206,10 @@ def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         with exported(configuration.environ):
             resolved = resolve(configuration, look_further=check.find_problems)
         # What each run would otherwise work out anew: how texts are written, what this machine is.
+        yaml_file.render(resolved.frozen)
         yaml_file.render(resolved.expanded)
         provenance.describe_machine()
+        provenance.find_packages()
     finally:
         del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
 

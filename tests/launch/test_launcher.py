@@ -116,8 +116,11 @@ def test_what_a_program_has_written_is_there_although_it_never_closed_the_file(b
 
 
 def test_forked_programs_have_random_numbers_and_process_groups_of_their_own(tmp_path):
-    bench = Bench(tmp_path, ("numpy.random",))
-    text = "import os, random, numpy; print(random.random(), numpy.random.rand(), os.getpgrp())"
+    bench = Bench(tmp_path, ("numpy.random", "torch"))
+    text = """
+        import os, random, numpy, torch
+        print(random.random(), numpy.random.rand(), torch.rand(1).item(), os.getpgrp())
+        """
     try:
         (_, one), (_, two) = bench.run(bench.program(text)), bench.run(bench.program(text))
     finally:
@@ -126,22 +129,45 @@ def test_forked_programs_have_random_numbers_and_process_groups_of_their_own(tmp
     assert all(a != b for a, b in zip(one.split(), two.split(), strict=True))
 
 
-def test_forked_programs_have_temporary_folders_of_their_own(bench):
+def test_forked_programs_have_temporary_folders_of_their_own(tmp_path, monkeypatch):
     """wandb makes folders when it is imported; the first trial to end must not remove them."""
-    (bench.folder / "library.py").write_text(
+    (tmp_path / "library.py").write_text(
         "import tempfile\nFOLDER = tempfile.TemporaryDirectory()\n"
     )
-    code = (
-        "import sys; sys.path.insert(0, '.')\n"
-        "import os, library\nfrom jade.launch.forked import disown_finalizers\n"
-        "before = library.FOLDER.name\npid = os.fork()\n"
-        "if pid == 0:\n    disown_finalizers()\n    open(library.FOLDER.name + '/x', 'w').close()\n"
-        "    print(library.FOLDER.name != before, flush=True)\n"
-        "    library.FOLDER.cleanup()\n    os._exit(0)\n"
-        "os.waitpid(pid, 0)\nprint(os.path.isdir(before), library.FOLDER.name == before)"
-    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    text = "import library, os; print(library.FOLDER.name, os.path.isdir(library.FOLDER.name))"
+    bench = Bench(tmp_path, ("library",))
+    try:
+        (_, one), (_, two) = bench.run(bench.program(text)), bench.run(bench.program(text))
+        left = [path for path in tmp_path.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    finally:
+        bench.launcher.close()
 
-    assert bench.run(bench.program(code)) == (0, "True\nTrue True\n")
+    assert (one.split()[1], two.split()[1]) == ("True", "True")
+    assert len({one.split()[0], two.split()[0], *map(str, left)}) == 3
+    assert not any(path.exists() for path in left)
+
+
+def test_torch_computes_in_a_forked_program_as_if_nothing_had_been_computed_before(tmp_path):
+    text = """
+        import sys, torch, torch.optim
+        print(torch.get_num_threads(), torch.is_grad_enabled(), torch.cuda.is_initialized())
+        torch.manual_seed(0)
+        network = torch.nn.Linear(300, 300)
+        optimizer = torch.optim.Adam(network.parameters())
+        network(torch.rand(300, 300)).square().mean().backward()
+        optimizer.step()
+        print(network.weight.sum().item(), torch.rand(2))
+        """
+    bench = Bench(tmp_path, ("torch",))
+    try:
+        forked, fresh = as_python_does(bench, text, environ={"OMP_NUM_THREADS": "2"})
+    finally:
+        bench.launcher.close()
+
+    assert forked[0] == 0
+    assert forked == fresh
 
 
 def test_threads_of_a_program_are_those_of_its_environment(tmp_path):
