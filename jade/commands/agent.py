@@ -2,7 +2,9 @@
 
 import argparse
 import dataclasses
+import errno
 import os
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,7 +50,7 @@ def main(tokens: list[str], program: str) -> int:
         with signals_go_to(agent):
             for number in received:
                 agent.receive(number)
-            print(f"ready after {time.monotonic() - started:.1f} s", flush=True)
+            _say(f"ready after {time.monotonic() - started:.1f} s")
             return agent.run()
 
 
@@ -161,13 +163,26 @@ def _make_agent(
     sweep = WandbSweep(reference, environ)
     workplace = make_workplace(sweep, devices, environ, folder)
     for note in workplace.notes:
-        print(f"note: {note}", flush=True)
+        _say(f"note: {note}")
     workplace.preflight.require_success()
     slots = make_slots(devices, namespace.per_device, environ, namespace.threads)
     names = ", ".join(slot.name for slot in slots)
-    print(f"sweep {sweep} ({sweep.url}) on {names}", flush=True)
+    _say(f"sweep {sweep} ({sweep.url}) on {names}")
     options = _without_startup(options, time.monotonic() - started)
-    return Agent(sweep, slots, options, workplace, launcher, lambda text: print(text, flush=True))
+    return Agent(sweep, slots, options, workplace, launcher, _say)
+
+
+def _say(text: str) -> None:
+    """Print a line; where nobody can read it any more, trials go on all the same."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # A closed terminal takes errors neither. What comes later goes nowhere, and raises no more.
+        lost = (sys.stdout, sys.stderr) if error.errno == errno.EIO else (sys.stdout,)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in lost:
+            os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _without_startup(options: "AgentOptions", took_s: float) -> "AgentOptions":

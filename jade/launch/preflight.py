@@ -4,8 +4,10 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from jade.settings import FIELDS
 # With less than this a checkpoint may not fit.
 LEAST_FREE_BYTES = 200 * 2**20
 GIB = 2**30
+# Longer than GPUs may take to answer.
+TIMEOUT_S = 300.0
 ROOT = "experiments_root"
 DOWNLOAD = "download"
 # How many GPUs SLURM has given to a job on this machine.
@@ -65,18 +69,52 @@ class Preflight:
 
     def examine(self) -> list[Finding]:
         """Examine everything, and return what was found, problems and all."""
-        found = [
-            *(item for name, path in self.folders.items() for item in examine_folder(name, path)),
-            *examine_devices(self.devices, self.environ),
-            *examine_configurations(self.configurations),
-            *(Finding("command", text, "Correct it.") for text in self.command_problems),
-            *([examine_login(self.environ)] if self.needs_login else []),
-        ]
+        found: list[Finding] = []
+        for _, look in self._steps():
+            found += look()
         return list(dict.fromkeys(found))
 
+    def _steps(self) -> Iterator[tuple[str, Callable[[], Iterable[Finding]]]]:
+        """Yield what there is to look at, and how."""
+        for name, path in self.folders.items():
+            yield f"{name} {path}", partial(examine_folder, name, path)
+        yield "devices", lambda: examine_devices(self.devices, self.environ)
+        yield "data", lambda: examine_configurations(self.configurations)
+        yield "command", self._examine_command
+        if self.needs_login:
+            yield "login", lambda: [examine_login(self.environ)]
+
+    def _examine_command(self) -> Iterator[Finding]:
+        for text in self.command_problems:
+            yield Finding("command", text, "Correct it.")
+
     def problems(self) -> list[Finding]:
-        """Examine everything, and return only what is wrong."""
-        return [finding for finding in self.examine() if finding.is_problem]
+        """Examine everything in bounded time, and return only what is wrong.
+
+        Whoever looks at a file system that hangs does not come back: nobody waits for that.
+        """
+        found: list[Finding] = []
+        errors: list[Exception] = []
+        looked_at: list[str] = []
+
+        def look_at_all() -> None:
+            try:
+                for what, look in self._steps():
+                    looked_at.append(what)
+                    found.extend(look())
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=look_at_all, name="jade-preflight", daemon=True)
+        thread.start()
+        thread.join(TIMEOUT_S)
+        if errors:
+            raise errors[0]
+        problems = [finding for finding in dict.fromkeys(found) if finding.is_problem]
+        if thread.is_alive():
+            text = f"{looked_at[-1]} has not answered for {TIMEOUT_S:.0f} s."
+            problems.append(Finding("machine", text, "Does a file system or a device hang?"))
+        return problems
 
     def require_success(self) -> None:
         """Refuse to work here if anything is wrong.

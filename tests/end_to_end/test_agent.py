@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,19 @@ from jade.cli import main
 jade.echo.ECHO_S = 1.0
 jade.launch.agent.INTERVAL_S = jade.launch.agent.DOUBT_INTERVAL_S = 0.3
 sys.exit(main())
+"""
+# A file system that hangs is waited for as long as there is a file.
+HANGING = """
+import os, time
+from jade.launch import preflight
+examine = preflight.examine_folder
+
+def hang(name, path):
+    while os.path.exists("hung"):
+        time.sleep(0.05)
+    return examine(name, path)
+
+preflight.examine_folder, preflight.TIMEOUT_S = hang, 1.0
 """
 TRAIN = "import sys\nfrom jade.cli import train_main\nsys.exit(train_main())\n"
 COMMAND = [
@@ -73,17 +87,21 @@ SCRIPT = """
 class AgentProcess:
     """A `jade agent`, its output, and the folder that it works in."""
 
-    def __init__(self, folder, *arguments, environ=None):
+    def __init__(self, folder, *arguments, environ=None, program=QUICK, **options):
         self.folder = folder
         self.path = folder / f"agent-{time.monotonic_ns()}.txt"
         with self.path.open("wb") as output:
+            options = {
+                "stdin": subprocess.DEVNULL,
+                "stdout": output,
+                "stderr": subprocess.STDOUT,
+                **options,
+            }
             self.popen = subprocess.Popen(
-                [sys.executable, "-c", QUICK, "agent", *arguments],
+                [sys.executable, "-c", program, "agent", *arguments],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT), **(environ or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                **options,
             )
 
     def wait(self):
@@ -110,8 +128,8 @@ def start(wandb_online):
     """Start agents; none outlives the test."""
     started = []
 
-    def start_agent(folder, *arguments, environ=None):
-        started.append(AgentProcess(folder, *arguments, environ=environ))
+    def start_agent(folder, *arguments, **options):
+        started.append(AgentProcess(folder, *arguments, **options))
         return started[-1]
 
     yield start_agent
@@ -311,6 +329,38 @@ LOST_AND_STOPPED = """
                 time.sleep(0.01)
             super().train_step(data)
 """
+
+
+def test_a_terminal_that_is_closed_loses_nothing(project, wandb_online, start):
+    project.write("modules/models/pausing.py", PAUSE)
+    project.write("model.yml", "class: PausingTrainer\n")
+    sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
+    ours, theirs = pty.openpty()
+    agent = start(
+        project.root,
+        sweep,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        # So the terminal is its own: whoever closes that sends the signal.
+        program="import fcntl, os, termios\nos.setsid()\n"
+        f"fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{QUICK}",
+    )
+    os.close(theirs)
+    agent.wait_for_files("pausing")
+    (run,) = wandb_online.runs.values()
+
+    os.close(ours)
+    (project.root / "go").touch()
+    assert agent.popen.wait(TIMEOUT_S) == 75
+    assert run.state == "preempted"
+    code, output = start(project.root, sweep).wait()
+    assert code == 0, output
+    assert run.state == "finished"
+    assert sorted({row["iteration"] for row in run.history}) == [
+        row["iteration"] for row in run.history
+    ]
+    assert len(wandb_online.runs) == 1
 
 
 def test_a_training_ends_as_stopped_by_the_wish_of_the_server_and_failed_when_killed(
@@ -692,6 +742,27 @@ def test_a_machine_that_breaks_is_noticed_after_the_first_failure(
     assert code == 1, output
     assert "This machine cannot run the sweep any more" in output
     assert len(wandb_online.runs) < 5
+
+
+def test_an_examination_that_hangs_ends_the_work(script, start, wandb_online):
+    folder, make = script
+    sweep = make("{x: {values: [1, 2, 3]}, seconds: {value: 60}}")
+    (folder / "hung").touch()
+    code, output = start(folder, sweep, "--cold", program=HANGING + QUICK).wait()
+    assert code == 2, output
+    assert "has not answered" in output
+    assert wandb_online.runs == {}
+
+    (folder / "hung").unlink()
+    agent = start(folder, sweep, "--cold", program=HANGING + QUICK)
+    agent.wait_for_files("started-*")
+    for name in ("hung", "broken", "go"):
+        (folder / name).touch()
+    code, output = agent.wait()
+    assert code == 1, output
+    assert "This machine cannot run the sweep any more" in output
+    assert "has not answered" in output
+    assert len(wandb_online.runs) == 1
 
 
 def test_a_deleted_sweep_lets_its_trials_finish(script, start, wandb_online):

@@ -1,6 +1,7 @@
 """What is found out about a machine before trials run on it."""
 
 import os
+import threading
 
 import pytest
 
@@ -95,6 +96,34 @@ def test_all_problems_are_found_at_once(project, tmp_path):
     found = [finding.topic for finding in check.problems()]
 
     assert found == ["variables", "variables", "command", "login"]
+
+
+def test_what_hangs_is_named_and_not_waited_for(tmp_path, monkeypatch):
+    is_over = threading.Event()
+    monkeypatch.setattr(preflight, "examine_folder", lambda *_: [is_over.wait(60)][:0])
+    monkeypatch.setattr(preflight, "TIMEOUT_S", 0.1)
+    check = Preflight(
+        configurations=[],
+        folders={"experiments_root": tmp_path},
+        devices=["cpu"],
+        environ={},
+        command_problems=["comes after it"],
+    )
+
+    (finding,) = check.problems()
+    is_over.set()
+
+    assert f"experiments_root {tmp_path} has not answered" in str(finding)
+
+
+def test_what_breaks_the_examination_is_raised(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "examine_folder", lambda *_: 1 / 0)
+    check = Preflight(
+        configurations=[], folders={"experiments_root": tmp_path}, devices=["cpu"], environ={}
+    )
+
+    with pytest.raises(ZeroDivisionError):
+        check.problems()
 
 
 def test_a_setting_is_found_where_it_was_given(project):
