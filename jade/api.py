@@ -3,10 +3,11 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from jade.config import Sources, collect
-from jade.errors import ConfigError, suggest
+from jade.errors import ConfigError, raise_all, suggest
 from jade.finished_run import FinishedRun
 from jade.left_run import continue_run
 from jade.loaded_run import load_run
@@ -50,7 +51,14 @@ def train(  # noqa: PLR0913 - each is a part of the configuration
         ConfigError: Something does not fit; nothing was started or written.
         KeyboardInterrupt: The run was interrupted; its last checkpoint is written.
     """
-    given = {"model": model, "data": data, "eval": eval}
+    given: dict[str, Any] = {"model": model, "data": data, "eval": eval}
+    raise_all(
+        [
+            f"train({key}=...) takes a mapping or the path of a file, not {value!r}."
+            for key, value in given.items()
+            if not isinstance(value, (Mapping, str, Path, NoneType))
+        ]
+    )
     circumstances = Circumstances(loggers=loggers, show_progress=show_progress)
     sections = {key: value for key, value in given.items() if isinstance(value, Mapping)}
     paths = {f"{k}_conf": v for k, v in given.items() if isinstance(v, (str, Path))}
@@ -169,8 +177,11 @@ def _as_overrides(
     function: str, settings: Mapping[str, Any], overrides: Mapping[str, Any] | None
 ) -> list[Override]:
     unknown = [key for key in settings if key not in FIELDS]
-    if unknown:
-        raise ConfigError(f"{function}() takes no {unknown[0]!r}.{suggest(unknown[0], FIELDS)}")
+    problems = [f"{function}() takes no {key!r}.{suggest(key, FIELDS)}" for key in unknown]
+    given: Any = overrides
+    if not isinstance(given, (Mapping, NoneType)):
+        problems.append(f"{function}(overrides=...) takes a mapping, not {overrides!r}.")
+    raise_all(problems)
     flat = [
         Override(key, _as_text(value), Origin(f"argument {key}="))
         for key, value in settings.items()

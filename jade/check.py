@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from jade.assemble import AUTO, choose_device, parse_device
 from jade.class_index import ClassIndex
@@ -23,6 +24,7 @@ from jade.runs import find_directory
 from jade.signatures import signature_of, takes_anything
 from jade.stopping import decisive_metrics, parse_threshold
 from jade.trainer import Trainer
+from jade.user_modules import shown
 from jade.warm_start import find_local_weights, find_weights
 
 
@@ -45,6 +47,7 @@ def find_problems_here(draft: Draft) -> list[str | ConfigError]:
 
 def _code_problems(draft: Draft) -> Iterator[str]:
     yield from _missing_methods(draft)
+    yield from _misfit_methods(draft)
     yield from _taken_names(draft)
     yield from _unknown_datasets(draft)
     yield from _architecture_problems(draft)
@@ -101,6 +104,29 @@ def _missing_methods(draft: Draft) -> Iterator[str]:
     for blueprint in draft.evaluations.values():
         yield from _missing_method(blueprint.target, Evaluation, "evaluate")
         yield from _missing_method(blueprint.target, DatasetEvaluation, "evaluate_batch")
+
+
+def _misfit_methods(draft: Draft) -> Iterator[str]:
+    """Tell which methods cannot be called as they will be: with a batch, or with nothing."""
+    if draft.model is not None:
+        yield from _misfit_method(draft.model.target, "train_step", "data")
+    for blueprint in draft.evaluations.values():
+        target: Any = blueprint.target
+        yield from _misfit_method(target, "evaluate")
+        if getattr(target, "evaluate", None) is DatasetEvaluation.evaluate:
+            yield from _misfit_method(target, "evaluate_batch", "data")
+
+
+def _misfit_method(target: type, method: str, *arguments: str) -> Iterator[str]:
+    function = inspect.getattr_static(target, method, None)
+    if not inspect.isfunction(function):
+        return
+    signature = inspect.signature(function)
+    try:
+        signature.bind("self", *arguments)
+    except TypeError:
+        wanted = ", ".join(("self", *arguments))
+        yield f"{target.__name__}.{method}{signature} must be {method}({wanted})."
 
 
 def _missing_method(target: type, base: type, method: str) -> Iterator[str]:
@@ -167,7 +193,8 @@ def _misfits(
         known = signature.parameters if signature else {}
         for key in () if takes_anything(signature) else keywords:
             if key not in known:
-                yield f"{name}{signature} in {path} takes no {key!r}.{suggest(key, list(known))}"
+                hint = suggest(key, list(known))
+                yield f"{name}{signature} in {shown(path)} takes no {key!r}.{hint}"
 
 
 def _metric_problems(draft: Draft) -> Iterator[str]:

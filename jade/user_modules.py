@@ -422,6 +422,17 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except ComponentError:
         raise
+    except SystemExit as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if frames[-1].filename.startswith(f"{Path(__file__).parent}{os.sep}"):
+            # A signal, which came in the meantime.
+            raise
+        own = [frame for frame in frames if is_own_file(frame.filename)]
+        where = f"{shown(Path(own[-1].filename))}:{own[-1].lineno}" if own else shown(path)
+        raise ComponentError(
+            f"{shown(path)} cannot be imported: it ends the program ({where}). What it does as a "
+            "program belongs below: if __name__ == '__main__':"
+        ) from error
     except SyntaxError as error:
         raise ComponentError(syntax_problem(Path(error.filename or path), error)) from error
     except Exception as error:

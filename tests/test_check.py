@@ -468,3 +468,35 @@ def test_part_that_only_arguments_have_made_is_named_by_them(project):
     (problem,) = problems(**{"eval.New.class": "SquaredError"})
 
     assert problem.startswith("eval.New.params (argument --eval.New.class): SquaredError.init")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        (
+            "models/line.py",
+            "def train_step(self, data)",
+            "def train_step(self)",
+            "LineTrainer.train_step(self) must be train_step(self, data).",
+        ),
+        (
+            "eval/errors.py",
+            "def evaluate_batch(self, data)",
+            "def evaluate_batch(self, x, y)",
+            "SquaredError.evaluate_batch(self, x, y) must be evaluate_batch(self, data).",
+        ),
+        ("eval/errors.py", "def evaluate_batch(self, data)", "def evaluate_batch(*all)", None),
+        (
+            "models/line.py",
+            "    def train_step(self, data)",
+            "    @staticmethod\n    def train_step(data)",
+            None,
+        ),
+    ],
+)
+def test_method_that_takes_other_arguments_is_found(project, file, old, new, told):
+    source = (project.root / "modules" / file).read_text()
+    assert old in source
+    project.write(f"modules/{file}", source.replace(old, new))
+
+    assert problems() == ([] if told is None else [told])

@@ -167,10 +167,9 @@ def test_wrong_description_says_what_is_wrong(check, description, text):  # C10
 def test_class_of_a_section_must_have_its_base(check, path, base):
     message = check({"class": "Points"}, path).message
 
-    assert (
-        message
-        == f"{'.'.join(path)}.class: Points is not {'an' if base == 'Evaluation' else 'a'} {base}: it must be a subclass of jade.{base}."
-    )
+    article = "an" if base == "Evaluation" else "a"
+    told = f"Points is not {article} {base}: it must be a subclass of jade.{base}."
+    assert message == f"{'.'.join(path)}.class: {told}"
 
 
 @pytest.mark.parametrize(

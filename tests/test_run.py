@@ -1088,6 +1088,19 @@ def test_train_refuses_an_unknown_setting_with_a_suggestion(train):
         train(epoch=3)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"overrides": ["epochs=1"]}, "overrides=.*takes a mapping, not"),
+        ({"model": 3}, "train.model=.*takes a mapping or the path of a file, not 3"),
+        ({"epohs": 3, "sede": 1}, "(?s)2 problems.*takes no 'epohs'.*takes no 'sede'"),
+    ],
+)
+def test_train_from_python_says_what_it_takes(train, given, told):
+    with pytest.raises(ConfigError, match=told):
+        train(**given)
+
+
 def test_train_on_a_device_that_is_not_there_raises_for_python(train):
     with pytest.raises(DeviceError, match="cuda:9"):
         train(device="cuda:9")

@@ -10,6 +10,7 @@ import pytest
 
 from jade.class_index import ClassIndex
 from jade.errors import ComponentError
+from jade.signals import SignalWatch
 from jade.user_modules import imported_below, load_file, shown
 
 ROOT = Path(__file__).parent.parent
@@ -358,3 +359,34 @@ def test_file_that_was_imported_while_another_one_was_is_found(tmp_path, monkeyp
 
     found = imported_below([tmp_path])
     assert found == {tmp_path / "outer.py", tmp_path / "inner.py"}
+
+
+@pytest.mark.parametrize("line", ["sys.exit(3)", "argparse.ArgumentParser().parse_args(['-x'])"])
+def test_file_that_ends_the_program_is_explained(write, line, capsys):
+    path = write("script.py", f"import argparse, sys\n\n{line}\n")
+
+    with pytest.raises(ComponentError, match=r"it ends the program \(.*script.py:3\)"):
+        load_file(path, [])
+
+
+def test_signal_during_an_import_is_no_mistake_of_the_file(write, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["x"])
+    code = (
+        "import os, signal\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "for _ in range(1000): signal.getsignal(signal.SIGTERM)\n"
+    )
+    path = write("slow.py", code)
+
+    raised = []
+
+    def load():
+        try:
+            load_file(path, [])
+        except BaseException as error:
+            raised.append(type(error))
+
+    with pytest.raises(SystemExit), SignalWatch.for_run({}):
+        load()
+
+    assert raised == [SystemExit]
