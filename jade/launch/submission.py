@@ -104,7 +104,7 @@ class Submission:
         """Write down all that the job needs, the project included."""
         wish, folder, project = self._wish, self.folder, Path.cwd()
         for path in (self.job.logs, wish.experiments_root, folder.root):
-            path.mkdir(parents=True, exist_ok=True)
+            _make_folder(path)
         ProjectCopy(
             project,
             left_out=(wish.jobs_root.absolute(),),
@@ -140,6 +140,13 @@ class Submission:
             log = shlex.quote(f"{self.job.logs}/{self.job.name}")
             return f"ssh HOST 'nohup bash {script} I > {log}-I.log 2>&1 &'  # I: 0 to {last}"
         return f"bsub < {script}"
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"The folder {path} cannot be made: {error.strerror}.") from error
 
 
 def _require_writable(path: str | Path, what: str, flag: str) -> None:

@@ -201,6 +201,13 @@ def test_unwritable_folder_for_logs_is_refused(slurm, capsys, project):
     )
 
 
+def test_folder_that_cannot_be_made_for_another_reason_is_refused(slurm, capsys):
+    # Nobody can make one there, but root is told that it may.
+    said = refuse(capsys, "train", *RUN, "--logs=/proc/logs")
+    assert "/proc/logs" in said
+    assert "cannot be made" in said
+
+
 @pytest.mark.parametrize(
     "tokens",
     [
