@@ -1,5 +1,7 @@
 """Say where a run comes from: command, code, packages and machine, without any secret."""
 
+import contextlib
+import functools
 import logging
 import os
 import re
@@ -259,21 +261,25 @@ def find_packages(path: Sequence[str] | None = None) -> dict[str, str]:
     """
     packages: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path if path is None else path):
-        for name, version in sorted(_scan_distributions(folder or ".")):
-            packages.setdefault(name, version)
+        where = Path(folder or ".").absolute()
+        with contextlib.suppress(OSError):
+            for name, version in _find_distributions(where, where.stat().st_mtime_ns):
+                packages.setdefault(name, version)
     return dict(sorted(packages.items()))
 
 
-def _scan_distributions(folder: str) -> Iterator[tuple[str, str]]:
-    try:
-        entries = os.listdir(folder)  # noqa: PTH208 - a list of names is all we need
-    except OSError:
-        return
-    for entry in entries:
+# Who installs or removes anything changes the folder; until then it need not be read again.
+@functools.lru_cache(maxsize=64)
+def _find_distributions(folder: Path, changed_ns: int) -> list[tuple[str, str]]:  # noqa: ARG001
+    return sorted(_scan_distributions(folder))
+
+
+def _scan_distributions(folder: Path) -> Iterator[tuple[str, str]]:
+    for entry in os.listdir(folder):  # noqa: PTH208 - a list of names is all we need
         match = INFO_NAME.fullmatch(entry)
         if match is None:
             continue
-        version = match["version"] or _read_version(Path(folder, entry))
+        version = match["version"] or _read_version(folder / entry)
         if version:
             yield re.sub(r"[-_.]+", "-", match["name"]).lower(), version
 

@@ -279,7 +279,28 @@ _Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(list(
 
 def render(values: Mapping[Any, Any], *, header: Iterable[str] = ()) -> str:
     """Render values as YAML which ``parse`` reads back unchanged."""
-    text = yaml.dump(
-        dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=NEVER_FOLDED
+    # One after another: of two runs of a sweep, most entries are the same.
+    entries = [_Entry({key: value}) for key, value in values.items()] or [_Entry({})]
+    return "".join([*(f"# {line}\n" for line in header), *map(_render_entry, entries)])
+
+
+class _Entry:
+    """A part of a mapping, which is the same as another one that is written in the same way."""
+
+    def __init__(self, values: Mapping[Any, Any]) -> None:
+        self.values = values
+        # Not the values themselves: to Python 1, 1.0 and True are equal.
+        self._text = repr(values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Entry) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _render_entry(entry: _Entry) -> str:
+    return yaml.dump(
+        entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=NEVER_FOLDED
     )
-    return "".join(f"# {line}\n" for line in header) + text

@@ -206,8 +206,10 @@ def rehearse(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         with exported(configuration.environ):
             resolved = resolve(configuration, look_further=check.find_problems)
         # What each run would otherwise work out anew: how texts are written, what this machine is.
+        yaml_file.render(resolved.frozen)
         yaml_file.render(resolved.expanded)
         provenance.describe_machine()
+        provenance.find_packages()
     finally:
         del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
 
