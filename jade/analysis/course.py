@@ -68,7 +68,7 @@ def load_courses(path: Path, num_points: int = 0) -> Courses:
                 pairs = [
                     (step, float(cell)) for step, cell in zip(steps, cells, strict=True) if cell
                 ]
-                _add(found, name, pairs, num_points)
+                add_course(found, name, pairs, num_points)
     except ValueError:
         return _load_odd(path, num_points)
     return Courses(found, len(rows) - len(whole))
@@ -85,14 +85,15 @@ def _load_odd(path: Path, num_points: int) -> Courses:
             pairs = [
                 (int(row[STEP] or 0), value) for row in table if (value := row[name]) is not None
             ]
-            _add(found, name, pairs, num_points)
+            add_course(found, name, pairs, num_points)
     num_lines = path.read_text(encoding="utf-8", errors="replace").count("\n")
     return Courses(found, max(0, num_lines - 1 - len(table)))
 
 
-def _add(
+def add_course(
     found: dict[str, Course], name: str, pairs: Sequence[tuple[int, float]], num_points: int
 ) -> None:
+    """Add the course of a metric with these values at these iterations, unless there are none."""
     if not pairs:
         return
     finite = [pair for pair in pairs if math.isfinite(pair[1])]

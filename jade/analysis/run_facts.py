@@ -12,6 +12,16 @@ from typing import Any
 
 from jade.analysis.config_reader import ConfigReader
 from jade.analysis.course import Course, Courses, load_courses
+from jade.analysis.mip_run import (
+    BEST_MODEL,
+    CONFIGURATION,
+    is_mip_run,
+    read_mip_clock,
+    read_mip_config,
+    read_mip_courses,
+    read_mip_test,
+    read_started,
+)
 from jade.errors import ConfigError
 from jade.run_dir import FINISHED, STOPPED, TESTS, RunDir, RunTestDir
 from jade.runs import UNKNOWN, RunSummary, load_run_summary
@@ -101,6 +111,8 @@ class RunReader:
         except OSError as error:
             names = set()
             notes.append(f"the directory cannot be read: {error.strerror}")
+        if is_mip_run(names) and directory.config.name not in names:
+            return self._read_mip(folder, names, source)
         summary = self._read_summary(directory, names, notes)
         config = self._read_config(directory, names, notes)
         courses = self._read_courses(directory, names, notes, summary)
@@ -130,6 +142,48 @@ class RunReader:
             config_path=str(directory.config) if directory.config.name in names else None,
             checkpoint_path=None if checkpoint is None else str(checkpoint),
             directory=directory,
+        )
+
+    def _read_mip(self, folder: Path, names: set[str], source: str) -> RunFacts:
+        """Read a training of MI-Prometheus."""
+        notes: list[str] = []
+        has_model = (folder / BEST_MODEL).is_file()
+        # How a training ended stands in its checkpoint only; whoever has no model has not got far.
+        notes.append(
+            "of MI-Prometheus, finished for all that is known"
+            if has_model
+            else f"of MI-Prometheus, without {BEST_MODEL}"
+        )
+        started, tag = read_started(folder.resolve().name)
+        episodes, epochs = read_mip_clock(folder)
+        tests = []
+        for name in sorted(filter(is_test, names)):
+            metrics = read_mip_test(folder / name, notes)
+            tests.append(
+                RunTest(
+                    name=name,
+                    tag=read_started(name)[1],
+                    status=FINISHED if metrics else UNKNOWN,
+                    checkpoint="best",
+                    metrics=metrics,
+                )
+            )
+        return RunFacts(
+            id=folder.resolve().name,
+            path=str(folder),
+            status=FINISHED if has_model else UNKNOWN,
+            source=source,
+            name=tag,
+            started=started,
+            iterations=episodes,
+            epochs=epochs,
+            config=read_mip_config(folder / CONFIGURATION, self._configs, notes),
+            courses=read_mip_courses(folder, self._num_points, notes),
+            tests=tests,
+            notes=notes,
+            config_path=str(folder / CONFIGURATION),
+            checkpoint_path=str(folder / BEST_MODEL) if has_model else None,
+            directory=RunDir(folder),
         )
 
     def _read_summary(self, directory: RunDir, names: set[str], notes: list[str]) -> RunSummary:

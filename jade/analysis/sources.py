@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jade.analysis.collection import Collection, find_key
+from jade.analysis.mip_run import is_mip_run
 from jade.analysis.run_facts import RunFacts, RunReader, courses_of, is_test
 from jade.analysis.sweep_facts import (
     RUNS,
@@ -169,7 +170,7 @@ def _walk_elsewhere(
 
 def is_run(folder: Path, names: Mapping[str, bool]) -> bool:
     """Tell whether a folder is, or was, the directory of a run, by what is in it."""
-    if any(name in names for name in MARKS):
+    if any(name in names for name in MARKS) or is_mip_run(names):
         return True
     if names.get("checkpoints"):
         has_state = any((folder / "checkpoints" / name).is_file() for name in CHECKPOINTS)
