@@ -20,6 +20,7 @@ from jade.concealment import conceal, find_expanded
 from jade.errors import ConfigError
 from jade.loggers import wandb_account as account
 from jade.loggers.base import Logger, RunInfo
+from jade.loggers.console import Console
 from jade.provenance import mask_secrets
 from jade.run_dir import RunDir
 from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
@@ -198,7 +199,7 @@ class Relay(Logger):
         self._heard = threading.Condition()
         self._is_gone = False
         self._report_stop: Callable[[], None] | None = None
-        self._console = _Console(self._send_console)
+        self._console = Console(self._send_console)
 
     # Called by training
 
@@ -441,40 +442,6 @@ def _pack_each(calls: Iterable[Call]) -> Iterator[bytes]:
             yield _pack([call])
         except Exception as error:
             _LOG.warning("W&B: a call of %s is lost: %s", call[0], error)
-
-
-class _Console:
-    """Shows what is printed to somebody else, too; output itself goes its usual way."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._wrapped: list[tuple[Any, Any]] = []
-
-    def start(self) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            original = getattr(stream, "write", None)
-            if original is None or any(stream is one for one, _ in self._wrapped):
-                continue
-            with contextlib.suppress(AttributeError):
-                stream.write = self._wrap(original)  # type: ignore[method-assign]
-                self._wrapped.append((stream, original))
-
-    def stop(self) -> None:
-        for stream, original in self._wrapped:
-            stream.write = original
-        self._wrapped.clear()
-
-    def _wrap(self, original: Callable[[str], int]) -> Callable[[str], int]:
-        pid = os.getpid()
-
-        def write(text: str) -> int:
-            written = original(text)
-            # Data workers inherit this, but not the thread that sends.
-            if os.getpid() == pid:
-                self._show(text)
-            return written
-
-        return write
 
 
 def ignore_signals() -> None:

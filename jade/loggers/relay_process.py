@@ -15,11 +15,14 @@ from typing import Any
 from jade.errors import ConfigError
 from jade.loggers import relay, shared_service
 from jade.loggers.base import RunInfo
+from jade.loggers.right_of_way import RightOfWay
 from jade.loggers.wandb_logger import WandbLogger
 
 TICK_S = 1.0
 NICENESS = 10
 EXIT_LOST = 1
+# Training waits for what it asks here.
+URGENT = ("is_stop_wanted", "finish")
 
 
 class _Server:
@@ -31,6 +34,7 @@ class _Server:
         self._lock = threading.Lock()
         self._batches: queue.SimpleQueue[list[relay.Call] | None] = queue.SimpleQueue()
         self._logger: WandbLogger | None = None
+        self._right_of_way = RightOfWay()
         self._num_failures = 0
         self._last_problem = ""
 
@@ -58,14 +62,20 @@ class _Server:
         with contextlib.suppress(OSError, EOFError):
             while True:
                 self._receive(self._incoming.recv_bytes())
+        self._right_of_way.take_back()
         self._batches.put(None)
 
     def _receive(self, content: bytes) -> None:
         try:
-            self._batches.put(pickle.loads(content))  # noqa: S301
+            batch: list[relay.Call] = pickle.loads(content)  # noqa: S301
         except Exception as error:
             # Whatever it is, there is more to read.
             self._note_failure("what was sent", error)
+            return
+        if batch[-1][0] in URGENT:
+            # Now, and not when all that came before it is done.
+            self._right_of_way.take_back()
+        self._batches.put(batch)
 
     def _tick(self) -> None:
         if self._logger is not None:
@@ -101,6 +111,7 @@ class _Server:
         else:
             self._logger = logger
             self._tell(relay.STARTED, logger.mode)
+            self._right_of_way.give()
             # Training need not wait for that.
             self._attempt(logger.catch_up, run)
 

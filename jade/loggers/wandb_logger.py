@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jade.concealment import find_expanded
 from jade.errors import ConfigError
 from jade.loggers import wandb_account as account
 from jade.loggers import wandb_questions
 from jade.loggers.base import Logger, RunInfo
+from jade.loggers.console import Screen
 from jade.loggers.saved_log import SavedLog
 from jade.loggers.turn import Turn
 from jade.loggers.uploads import Uploads
@@ -71,6 +73,7 @@ class WandbLogger(Logger):
         requested = account.requested_mode(mode, self._environ)
         self._is_fallback = self.mode not in (requested, "online")
         self._pid = os.getpid() if pid is None else pid
+        self._screen: Screen | None = None
         self._place = place
         self._finish_timeout_s = finish_timeout_s
         self._run: Any = None
@@ -103,6 +106,10 @@ class WandbLogger(Logger):
         except _unreachable() as error:
             self._raise_refusal(error)
             self._run = self._init_offline(run, error)
+        if self._is_in_training:
+            # A program prints what it likes, also what a variable stands for.
+            self._screen = Screen(self.show_text, find_expanded(RunDir(run.directory)))
+            self._screen.start()
         self._note_place(run)
         self._run.define_metric(_STEP, hidden=True)
         self._run.define_metric("*", step_metric=_STEP)
@@ -189,6 +196,8 @@ class WandbLogger(Logger):
 
     def finish(self, exit_code: int) -> None:
         run, self._run = self._run, None
+        if self._screen is not None:
+            self._screen.stop()
         try:
             if run is not None:
                 self._finish(run, exit_code)
@@ -204,6 +213,11 @@ class WandbLogger(Logger):
         finally:
             run.finish(exit_code=exit_code)
         shutil.rmtree(_copies_in(Path(run.dir)), ignore_errors=True)
+
+    @property
+    def _is_in_training(self) -> bool:
+        """Whether what this process prints is what the run prints."""
+        return self._pid == os.getpid() and self._place is None
 
     def _note_place(self, run: RunInfo) -> None:
         """Write down where the run belongs: whoever brings it there later may not know.
@@ -279,6 +293,9 @@ class WandbLogger(Logger):
         }
         if self._place is not None:
             wanted["sweep_id"] = self._place.sweep_id
+        if self._is_in_training:
+            # By itself it may read along below Python, where nothing can be concealed.
+            wanted["console"] = "wrap"
         return {
             name: value
             for name, value in wanted.items()

@@ -233,16 +233,28 @@ def test_code_of_the_user_that_uses_wandb_itself_finds_the_run(project, wandb_on
 
 
         class TalkingTrainer(LineTrainer):
+            def initialize(self, token: str = "", **params):
+                super().initialize(**params)
+                self.token = token
+
             def on_end(self):
                 wandb.run.summary["mine"] = 3
+                print(f"this is no secret: {self.token}")
+                print("and this is none, either")
         """,
     )
-    process = start("--model.class=TalkingTrainer")
+    process = start("--model.class=TalkingTrainer", "--model.token=$TOKEN", TOKEN="hunter22222")
     output = finish(process)
     assert process.returncode == 0, output
+    assert "this is no secret: hunter22222\nand this is none, either\n" in output
     run = only_run(wandb_online)
     assert run.summary["mine"] == 3
     assert run.files["jade/metrics.csv"]
+    shown = "\n".join(run.output)
+    assert "this is no secret: $TOKEN" in shown
+    assert "and this is none, either" in shown
+    assert "hunter22222" not in shown
+    assert not [name for name, data in run.files.items() if b"hunter22222" in data]
 
 
 def test_checkpoints_reach_the_server_while_the_run_goes_on(project, wandb_online, start):

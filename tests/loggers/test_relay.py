@@ -339,6 +339,32 @@ def test_run_that_goes_on_waits_until_its_former_process_is_done(wandb_online, t
     assert run.state == "finished"
 
 
+def standing(pid):
+    """Say how a process and its children stand beside others: policy, and niceness of session."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    sessions = [Path(f"/proc/{one}/autogroup") for one in (pid, *children)]
+    policies = {os.sched_getscheduler(int(one)) for one in (pid, *children)}
+    return len(children), policies, {int(s.read_text().split()[-1]) for s in sessions if s.exists()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how processes share processors is Linux' own")
+def test_training_has_the_processors_first_until_it_waits(
+    wandb_online, tmp_path, relay, monkeypatch
+):
+    monkeypatch.setattr("jade.loggers.relay.HURRIED_TIMEOUT_S", 0.1)
+    process = RelayProcess(dict(os.environ))
+    logger = Relay("online", dict(os.environ), process)
+    logger.start(run_in(tmp_path))
+    sessions = {10} if Path("/proc/self/autogroup").exists() else set()
+    wait_until(lambda: standing(process.pid) == (1, {os.SCHED_BATCH}, sessions))
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    wandb_online.close_door()
+    logger.finish(75)
+    wait_until(lambda: standing(process.pid) == (1, {os.SCHED_OTHER}, {0} if sessions else set()))
+    wandb_online.open_door()
+    assert process.wait(30.0)
+
+
 def test_stopped_run_leaves_to_its_process_what_the_server_does_not_take(
     wandb_online, tmp_path, relay, monkeypatch, caplog
 ):
