@@ -1,5 +1,6 @@
 """Remember where in an epoch training is, and go on from there."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from jade.traits import atoms
 
 # Attributes by which samplers know which epoch it is (torch's DistributedSampler does).
 EPOCH = "epoch"
+
+logger = logging.getLogger(__name__)
 
 
 class Position:
@@ -86,6 +89,13 @@ class Position:
             raise MisfitError(
                 f"The epoch cannot be continued: the train_loader had {state['length']} batches "
                 f"per epoch and has {length} now. Is it the same data, in batches of the same size?"
+            )
+        if length != state["length"]:
+            logger.warning(
+                "The train_loader had %s batches per epoch and has %s now: training goes on with "
+                "other batches.",
+                state["length"],
+                length,
             )
         self._started_at = self._clock.iterations - state["batches"]
         self._beginning = state["beginning"]

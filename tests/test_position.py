@@ -45,6 +45,13 @@ def test_epoch_of_another_length_cannot_be_continued():
         Position(clock, shorter, 0).load_state_dict(state, shorter)
 
 
+def test_epoch_of_another_length_is_named_when_it_begins_anew(caplog):
+    state = Position(Clock(), DataLoader(range(8), 2), 0).state_dict(DataLoader(range(8), 2))
+    shorter = DataLoader(range(4), 2)
+    Position(Clock(), shorter, 0).load_state_dict(state, shorter)
+    assert "had 4 batches per epoch and has 2 now" in caplog.text
+
+
 def test_sampler_that_counts_epochs_goes_on_counting():
     class Counting(RandomSampler):
         epoch = 0
