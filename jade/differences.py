@@ -14,7 +14,7 @@ from jade.run_dir import RunDir
 from jade.trace import Course, Line
 
 # What depends on the time that training took, or on how often it was begun.
-INCIDENTAL = ("clock", "format")
+INCIDENTAL = ("clock", "format", "gradients")
 # What of the position in the data is the same however often an epoch was continued.
 POSITION = ("batches", "length", "beginning")
 DATA = ("data.", "self.train_loader")
@@ -37,7 +37,6 @@ class Parting:
         stored: What differs there although checkpoints keep it.
         lost: What checkpoints do not keep, and was not the same when training went on.
         passing: Likewise, but the first step made it the same again.
-        gradients: The parameters whose gradients the first step should have added to.
     """
 
     started_at: int
@@ -47,7 +46,6 @@ class Parting:
     stored: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     passing: tuple[str, ...] = ()
-    gradients: tuple[str, ...] = ()
 
 
 class Reference:
@@ -97,13 +95,7 @@ class Reference:
             _differing(parted.stored, known.stored),
             lost,
             passing,
-            self._carried_by(first),
         )
-
-    def _carried_by(self, first: Line) -> tuple[str, ...]:
-        """Name the gradients that the first step of a process did not find."""
-        following = self._lines.get(first.iteration + 1)
-        return tuple(following.carried) if following is not None and first.iteration else ()
 
     def _is_same(self, line: Line) -> bool:
         known = self._lines.get(line.iteration)
@@ -139,7 +131,7 @@ def explain(parting: Parting) -> list[str]:
     own = [name for name in parting.lost if name.startswith("self.") and name not in data]
     sentences = [*_explain_stored(parting), *_explain_data(parting, data)]
     if parting.iteration is not None:
-        sentences += [*_explain_attributes(own), *_explain_gradients(parting)]
+        sentences += _explain_attributes(own)
     sentences += _explain_evaluations(parting)
     if not sentences and parting.iteration is not None:
         sentences = [*_explain_attributes(parting.passing), *_explain_rest(parting)][:1]
@@ -181,15 +173,6 @@ def _explain_attributes(names: Sequence[str]) -> Iterator[str]:
             "state_dict and load_state_dict"
         )
         yield f"{_list(paths)}: not in checkpoints, and not the same after resuming: {remedy}."
-
-
-def _explain_gradients(parting: Parting) -> Iterator[str]:
-    if parting.gradients:
-        yield (
-            f"The gradients of {_list(parting.gradients)} are carried from one step to the next, "
-            "and are not in checkpoints: gather them within one train_step, and call zero_grad "
-            "before."
-        )
 
 
 def _explain_evaluations(parting: Parting) -> Iterator[str]:

@@ -11,6 +11,7 @@ from jade.alarm import Alarm
 from jade.batch import move
 from jade.errors import MisfitError, NonFiniteLossError, TrainingError, suggest
 from jade.evaluator import Evaluator
+from jade.gradients import Gradients
 from jade.journal import Journal
 from jade.keeper import Keeper
 from jade.loggers.base import Logger
@@ -77,6 +78,7 @@ class TrainingLoop:
         self._failed_hook: str | None = None
         self._alarm = Alarm(self.wake)
         self._trace = open_trace(trainer, plan.evaluations)
+        self._gradients = Gradients(trainer.trained_tensors)
         self._journal = Journal(loggers, plan.evaluations, shields_rng=shields_rng)
         self._evaluator = Evaluator(trainer, plan.evaluations, directory, loggers, plan.seed)
         self._keeper = Keeper(
@@ -157,6 +159,7 @@ class TrainingLoop:
         self._look_for_reason({})
         # A run that was at its end may go on: then its end comes once more.
         self._has_ended = self._has_ended and self._reason is not None
+        self._gradients.look(clock.iterations)
         self._plan_ahead()
 
     def _make_up_for_hook(self) -> None:
@@ -249,6 +252,7 @@ class TrainingLoop:
     def _do_what_is_due(self) -> None:
         self._read_time()
         self._keeper.check()
+        self._gradients.look(self._clock.iterations)
         self._call(self._record_what_is_due)
         self._plan_ahead()
 
@@ -262,7 +266,8 @@ class TrainingLoop:
 
     def _plan_ahead(self) -> None:
         """Find the next iteration at which something is due, and set an alarm for clock times."""
-        self.next_due = self._timetable.next_iteration(self._clock)
+        next_due = self._timetable.next_iteration(self._clock)
+        self.next_due = min(next_due, self._gradients.next_look())
         second = self._timetable.next_second()
         self._alarm.set(None if second is None else self._started + second)
         if self.stop_requested or self._trainer._end_reason is not None:
@@ -408,6 +413,7 @@ class TrainingLoop:
         clock, best = self._clock, self._rules.best
         return {
             "trainer": self._trainer.full_state(),
+            "gradients": self._gradients.state_dict(),
             "has_started": self._has_started,
             "has_ended": self._has_ended,
             "failed_hook": self._failed_hook,
@@ -435,6 +441,8 @@ class TrainingLoop:
         if kind != own:
             raise MisfitError(f"The run was trained by {kind}, not by {own}.")
         trainer.load_full_state(state["trainer"])
+        # Older checkpoints have none.
+        self._gradients.load_state_dict(state.get("gradients", {}))
         clock.iterations, clock.epochs = state["clock"]["iterations"], state["clock"]["epochs"]
         clock.seconds = state["clock"]["seconds"]
         self._has_started, self._has_ended = state["has_started"], state["has_ended"]

@@ -1,5 +1,6 @@
 """Remember where in an epoch training is, and go on from there."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,9 +12,12 @@ from jade.errors import MisfitError
 from jade.feed import Feed, make_feed
 from jade.schedule import Clock
 from jade.seeding import base_rng_state, rng_state, set_rng_state
+from jade.traits import atoms
 
 # Attributes by which samplers know which epoch it is (torch's DistributedSampler does).
 EPOCH = "epoch"
+
+logger = logging.getLogger(__name__)
 
 
 class Position:
@@ -34,6 +38,7 @@ class Position:
         self._resumed: Mapping[str, Any] | None = None
         # At once: what decides the random numbers of batches must not depend on what comes first.
         self._feed = make_feed(loader, seed)
+        self._built = _plain_attributes(loader)
 
     @property
     def num_batches(self) -> int:
@@ -54,7 +59,7 @@ class Position:
             return self._continue(feed, resumed)
         self._started_at = self._clock.iterations
         rng = base_rng_state() if feed.is_ordered_by_torch else rng_state()
-        self._beginning = {"rng": rng, "samplers": _sampler_states(loader)}
+        self._beginning = {"rng": rng, "samplers": self._sampler_states(loader)}
         return feed.start(self._clock.epochs)
 
     def end_epoch(self) -> None:
@@ -73,7 +78,7 @@ class Position:
             "length": size_of(loader),
             "ran_ahead": self._feed_of(loader).runs_ahead,
             "beginning": self._beginning,
-            "samplers": _sampler_states(loader),
+            "samplers": self._sampler_states(loader),
             "feed": self._feed_of(loader).state_dict(),
         }
 
@@ -85,16 +90,24 @@ class Position:
                 f"The epoch cannot be continued: the train_loader had {state['length']} batches "
                 f"per epoch and has {length} now. Is it the same data, in batches of the same size?"
             )
+        if length != state["length"]:
+            logger.warning(
+                "The train_loader had %s batches per epoch and has %s now: training goes on with "
+                "other batches.",
+                state["length"],
+                length,
+            )
         self._started_at = self._clock.iterations - state["batches"]
         self._beginning = state["beginning"]
         self._resumed = state
         self._feed_of(loader).load_state_dict(state["feed"])
-        _load_sampler_states(loader, state["samplers"])
+        self._load_sampler_states(loader, state["samplers"])
 
     def _feed_of(self, loader: Any) -> Feed:
         if self._feed.loader is not loader:
             self._feed.close()
             self._feed = make_feed(loader, self._seed)
+            self._built = _plain_attributes(loader)
         return self._feed
 
     def _continue(self, feed: Feed, resumed: Mapping[str, Any]) -> Iterator[Any]:
@@ -102,46 +115,57 @@ class Position:
         beginning = resumed["beginning"]
         now = rng_state()
         set_rng_state(beginning["rng"])
-        _load_sampler_states(feed.loader, beginning["samplers"])
+        self._load_sampler_states(feed.loader, beginning["samplers"])
         batches = feed.start(self._clock.epochs, resumed["batches"])
         set_rng_state(now)
         if not feed.runs_ahead and not resumed["ran_ahead"]:
             # With workers, more is drawn than is used, and not as much more now as then.
-            _load_sampler_states(feed.loader, resumed["samplers"], with_own=False)
+            self._load_sampler_states(feed.loader, resumed["samplers"], with_own=False)
         return batches
 
+    def _sampler_states(self, loader: Any) -> dict[str, dict[str, Any]]:
+        """Return what a loader and its samplers keep: generators, the epoch, counters, a state."""
+        owners = _owners(loader)
+        # As a rule one sampler is found in two places.
+        distinct = {id(owner): (name, owner) for name, owner in owners.items()}
+        states = {
+            key: self._sampler_state(name, owner, loader) for key, (name, owner) in distinct.items()
+        }
+        return {name: states[id(owner)] for name, owner in owners.items()}
 
-def _sampler_states(loader: Any) -> dict[str, dict[str, Any]]:
-    """Return what a loader and its samplers keep: generators, the epoch, a state of their own."""
-    owners = _owners(loader)
-    # As a rule one sampler is found in two places.
-    distinct = {id(owner): owner for owner in owners.values()}
-    states = {key: _sampler_state(owner, loader) for key, owner in distinct.items()}
-    return {name: states[id(owner)] for name, owner in owners.items()}
+    def _sampler_state(self, name: str, owner: Any, loader: Any) -> dict[str, Any]:
+        built = self._built.get(name, {})
+        return {
+            "generators": {k: stateful.state_of(g) for k, g in _generators(owner, loader)},
+            EPOCH: owner.epoch if type(getattr(owner, EPOCH, None)) is int else None,
+            # What has not changed since comes from the configuration, which may change.
+            "attributes": {k: v for k, v in atoms(owner).items() if v != built.get(k, v)},
+            "own": owner.state_dict() if _knows_its_state(owner, loader) else None,
+        }
+
+    def _load_sampler_states(
+        self, loader: Any, states: Mapping[str, Mapping[str, Any]], *, with_own: bool = True
+    ) -> None:
+        for name, owner in _owners(loader).items():
+            state = states.get(name)
+            if state is None:
+                continue
+            for key, generator in _generators(owner, loader):
+                if key in state["generators"]:
+                    stateful.load_state(generator, state["generators"][key])
+            # Older checkpoints have none.
+            kept = {**self._built.get(name, {}), **state.get("attributes", {})}
+            getattr(owner, "__dict__", {}).update(kept)
+            if state[EPOCH] is not None:
+                setattr(owner, EPOCH, state[EPOCH])
+            if with_own and state["own"] is not None and _knows_its_state(owner, loader):
+                owner.load_state_dict(state["own"])
 
 
-def _sampler_state(owner: Any, loader: Any) -> dict[str, Any]:
-    return {
-        "generators": {k: stateful.state_of(g) for k, g in _generators(owner, loader)},
-        EPOCH: owner.epoch if type(getattr(owner, EPOCH, None)) is int else None,
-        "own": owner.state_dict() if _knows_its_state(owner, loader) else None,
-    }
-
-
-def _load_sampler_states(
-    loader: Any, states: Mapping[str, Mapping[str, Any]], *, with_own: bool = True
-) -> None:
-    for name, owner in _owners(loader).items():
-        state = states.get(name)
-        if state is None:
-            continue
-        for key, generator in _generators(owner, loader):
-            if key in state["generators"]:
-                stateful.load_state(generator, state["generators"][key])
-        if state[EPOCH] is not None:
-            setattr(owner, EPOCH, state[EPOCH])
-        if with_own and state["own"] is not None and _knows_its_state(owner, loader):
-            owner.load_state_dict(state["own"])
+def _plain_attributes(loader: Any) -> dict[str, dict[str, Any]]:
+    """Return the counters and the like that samplers have; those of a loader are its own affair."""
+    owners = _owners(loader).items()
+    return {name: atoms(owner) for name, owner in owners if owner is not loader}
 
 
 def _owners(loader: Any) -> dict[str, Any]:

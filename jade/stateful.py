@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from jade.errors import CheckpointError
+from jade.traits import ATOMS
 
 GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 # Things with state that hold no parameters but those of the modules.
@@ -22,8 +23,6 @@ PARTNERS = (
 # How far is looked for what is held by something else: in objects within objects, but not in data.
 MAX_OBJECTS = 1000
 SHORT = 64
-# What holds nothing, and is most of what objects hold.
-ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 # What optimizers of torch keep for each parameter in its own shape.
 SHAPED_LIKE_PARAMETER = ("exp_avg", "momentum_buffer", "square_avg", "sum", "prev")
 

@@ -15,6 +15,7 @@ from jade.errors import CheckpointError, ComponentError, MisfitError, suggest
 from jade.in_memory import TensorLoader
 from jade.loss_window import LossWindow
 from jade.schedule import Clock
+from jade.traits import Traits
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Trainer(nn.Module):
         self._stored: list[str] = []
         self._excluded: list[str] = []
         self._end_reason: str | None = None
+        self._traits: Traits | None = None
         self._wake: Callable[[], None] = lambda: None
         self._own_names: frozenset[str] = frozenset()
         self._own_names = frozenset(vars(self))
@@ -168,6 +170,9 @@ class Trainer(nn.Module):
                     f"{type(self).__name__} has no attribute {name!r} to store or leave out."
                     f"{suggest(name, own)}"
                 )
+        # From here on: what ``initialize`` has built comes from the configuration.
+        loose = {n: item for n, item in self._stateful().items() if isinstance(item, nn.Module)}
+        self._traits = Traits({"": self, **loose})
         try:
             storable(self.full_state(), type(self).__name__)
         except CheckpointError as error:
@@ -214,6 +219,7 @@ class Trainer(nn.Module):
                 name: storable(getattr(self, name), f"{type(self).__name__}.{name}")
                 for name in self._plain_stored()
             },
+            "traits": self._traits.changed() if self._traits is not None else {},
             "losses": self._losses.state_dict(),
         }
 
@@ -241,8 +247,21 @@ class Trainer(nn.Module):
             stateful.load_checked(name, found[name], value)
         for name, value in values.items():
             setattr(self, name, fit_to(getattr(self, name), restored(value), name))
+        if self._traits is not None:
+            # Older checkpoints have none.
+            self._traits.load(state.get("traits", {}))
         self._losses.load_state_dict(state["losses"])
         return problems
+
+    def trained_tensors(self) -> dict[str, torch.Tensor]:
+        """Return what gradients are made for, also in plain lists and mappings, by path."""
+        found: dict[str, torch.Tensor] = dict(self.named_parameters())
+        for path, value in self._with_state():
+            if isinstance(value, nn.Module):
+                found.update(value.named_parameters(prefix=path))
+            elif isinstance(value, torch.Tensor):
+                found[path] = value
+        return found
 
     def weight_versions(self) -> list[tuple[int, int]]:
         """Return what changes when somebody writes to the weights, without looking at them."""

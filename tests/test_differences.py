@@ -191,23 +191,32 @@ def test_object_with_a_counter_is_told_to_keep_its_state(interrupted):
     assert "give the class of self.schedule state_dict and load_state_dict" in text
 
 
-def test_rate_of_dropout_that_changes_is_named(interrupted):
-    parting, _, _ = interrupted(weigh="self.net[1].p = min(0.9, self.net[1].p + 0.05)\nreturn 1.0")
-    assert explain(parting)[0].startswith("self.net.1.p: not in checkpoints")
-
-
-def test_gradients_that_go_on_over_steps_are_explained(interrupted):
-    parting, _, _ = interrupted(
-        more=[("self.opt.zero_grad()", "self.iterations % 3 or self.opt.zero_grad()")]
-    )
-    [text] = explain(parting)
-    assert text.startswith("The gradients of net.0.weight, net.0.bias")
-    assert "call zero_grad before" in text
+@pytest.mark.parametrize(
+    ("weigh", "more"),
+    [
+        ("self.net[1].p = min(0.9, self.net[1].p + 0.05)\nreturn 1.0", []),
+        ("if self.iterations == 3: self.net[0].requires_grad_(False)\nreturn 1.0", []),
+        ("if self.iterations == 3: self.net[1].eval()\nreturn 1.0", []),
+        ("return 1.0", [("self.opt.zero_grad()", "self.iterations % 3 or self.opt.zero_grad()")]),
+        ("return 1.0", [("shuffle=True", 'sampler=Turning(len(self.datasets["train"]))')]),
+    ],
+    ids=["rate of dropout", "frozen weights", "mode", "gradients over steps", "turning sampler"],
+)
+def test_what_training_changes_in_networks_and_samplers_is_as_it_was(interrupted, weigh, more):
+    parting, run, reference = interrupted(weigh=weigh, more=more)
+    assert (parting.started_at, parting.iteration) == (7, None)
+    assert explain(parting) == []
+    assert compare_results(run, reference) == []
 
 
 def test_sampler_with_a_memory_is_reported_as_the_order_of_the_data(interrupted):
     parting, _, _ = interrupted(
-        more=[("shuffle=True", 'sampler=Turning(len(self.datasets["train"]))')]
+        more=[
+            ("shuffle=True", 'sampler=Turning(len(self.datasets["train"]))'),
+            ("self.position = 0", "self.position = [0]"),
+            ("self.position += 1", "self.position[0] += 1"),
+            ("yield self.position %", "yield self.position[0] %"),
+        ]
     )
     assert parting.batch
     [text] = explain(parting)

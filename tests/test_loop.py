@@ -642,6 +642,7 @@ def test_last_checkpoint_holds_everything_that_going_on_needs_s2(tmp_path):
     assert content.keys() == {
         "format",
         "trainer",
+        "gradients",
         "has_started",
         "has_ended",
         "failed_hook",

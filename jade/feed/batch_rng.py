@@ -55,6 +55,60 @@ class Stream:
             generator.bit_generator.state = fresh.state
 
 
+def global_streams() -> list[Stream]:
+    """Return the generators that every process has."""
+    return [
+        Stream("torch", torch.default_generator),
+        # What the functions of these modules draw from.
+        Stream("random", random._inst),
+        Stream("numpy", np.random.mtrand._rand),
+    ]
+
+
+class OwnRng:
+    """Lets a sampler go on with random numbers of its own once it has begun.
+
+    One that draws now and then could not be put back where it was: what it draws would depend on
+    how much training has drawn in between, and on how far workers are ahead. What it draws for its
+    first choice, as a rule the order of an epoch, it draws like any sampler.
+
+    Args:
+        seed: Of what it draws later.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        # Of those that it draws from; None before the first choice.
+        self._streams: list[Stream] | None = None
+        self._own: list[Any] = []
+        self._before: list[Any] = []
+
+    def __enter__(self) -> None:
+        streams = global_streams() if self._streams is None else self._streams
+        self._before = [stream.save() for stream in streams]
+        for stream, state in zip(streams, self._own, strict=self._streams is not None):
+            stream.restore(state)
+
+    def __exit__(self, *_: object) -> None:
+        if self._streams is None:
+            self._begin()
+            return
+        self._own = [stream.save() for stream in self._streams]
+        for stream, state in zip(self._streams, self._before, strict=True):
+            stream.restore(state)
+
+    def _begin(self) -> None:
+        """Find out what was drawn from, and where it goes on from apart from training."""
+        after = [(stream, stream.save()) for stream in global_streams()]
+        moved = zip(after, self._before, strict=True)
+        drawn = [item for item, before in moved if not _is_same(item[1], before)]
+        self._streams = [stream for stream, _ in drawn]
+        for stream, state in drawn:
+            stream.seed(self._seed)
+            self._own.append(stream.save())
+            stream.restore(state)
+
+
 class BatchRng:
     """The generators that a dataset may draw from: the global ones, and those it has itself.
 
@@ -75,12 +129,9 @@ class BatchRng:
             for path, generator in own.items()
         }
         self._streams = [
-            Stream("torch", torch.default_generator),
-            # What the functions of these modules draw from.
-            Stream("random", random._inst),
-            Stream("numpy", np.random.mtrand._rand),
+            *global_streams(),
+            *(Stream(path, own[path], self.salts[path]) for path in own),
         ]
-        self._streams += [Stream(path, own[path], self.salts[path]) for path in own]
 
     @property
     def is_needed(self) -> bool:

@@ -184,13 +184,16 @@ class NumberedFeed(WorkerFeed):
         self._attributes["collate_fn"] = pass_on
 
     def start(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
-        if not self.runs_ahead and not start_batch and not self._rng.is_needed:
+        is_plain = self.is_ordered_by_torch and not self._rng.is_needed
+        if is_plain and not self.runs_ahead and not start_batch:
             # Nothing is left to do for us: what stands in between would only cost time.
             self._batches = iter(self._plain)
             return iter(self._batches)
         if self._keeps_workers:
             self._start_kept_workers()
         self._numbering.start = start_batch
+        if not self.is_ordered_by_torch:
+            self._numbering.own_seed = derive(self._seed, "sampler", epoch)
         self._numbering.seed_of = lambda number: self._seed_of(epoch, number)
         self._batches = iter(self._copy)
         if start_batch:

@@ -1,7 +1,10 @@
 """Number the batches that a sampler chooses, and begin with any of them."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from jade.feed.batch_rng import OwnRng
 
 
 class Numbered(NamedTuple):
@@ -17,11 +20,13 @@ class Numbering:
     Attributes:
         start: The number of the first batch that is wanted; those before it are chosen, not made.
         seed_of: Returns the seed of a batch by its number; None passes the choice on as it is.
+        own_seed: Of what the sampler itself draws after its first choice, if it may do that.
     """
 
     def __init__(self, sampler: Iterable[Any]) -> None:
         self.start = 0
         self.seed_of: Callable[[int], int] | None = None
+        self.own_seed: int | None = None
         self.is_silent = False
         self._sampler = sampler
         self._latest: _Choices | None = None
@@ -54,6 +59,8 @@ class _Choices:
         self._numbering = numbering
         self._number = 0
         self._start = numbering.start
+        seed = numbering.own_seed
+        self._rng = None if seed is None else OwnRng(seed)
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -61,14 +68,21 @@ class _Choices:
     def __next__(self) -> Any:
         if self._number < self._start:
             self.skip()
-        indices = next(self._choices)
+        indices = self._choose()
         number, self._number = self._number, self._number + 1
         seed_of = self._numbering.seed_of
         return indices if seed_of is None else Numbered(indices, seed_of(number))
 
     def skip(self) -> None:
         """Pass over what comes before the first batch that is wanted."""
-        for _ in range(self._number, self._start):
-            # A sampler with fewer batches than that has come to its end.
-            next(self._choices, None)
+        # A sampler with fewer batches than that has come to its end.
+        with contextlib.suppress(StopIteration):
+            for _ in range(self._number, self._start):
+                self._choose()
         self._number = max(self._number, self._start)
+
+    def _choose(self) -> Any:
+        if self._rng is None:
+            return next(self._choices)
+        with self._rng:
+            return next(self._choices)
