@@ -61,9 +61,11 @@ def _describe(folder: JobFolder, task: str, ids: list[str], known: list[QueuedJo
             newest.job_id, newest.state, newest.took, newest.node, newest.reason, is_active=True
         )
     end = folder.read_end(task)
+    if end is None and newest is not None:
+        # It was ended before it could say anything, or was never begun.
+        return ListedJob(newest.job_id, newest.state, newest.took, newest.node, newest.reason)
     if end is None:
-        state = newest.state if newest is not None else GONE
-        return ListedJob(ids[-1] if ids else task, state)
+        return ListedJob(ids[-1] if ids else task, GONE)
     job_id, code = end
     states = {0: DONE, EXIT_PREEMPTED: LEFT}
     state = states.get(code, FAILED)

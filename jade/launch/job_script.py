@@ -76,6 +76,7 @@ def render(job: Job, scheduler: str = SLURM) -> str:
         "#!/bin/bash",
         *headers[scheduler](job),
         *([f"\n# Written by: {job.origin}"] if job.origin else []),
+        SIGNALS.format(stop_signal=job.stop_signal),
         identities[scheduler],
         f"folder={shlex.quote(str(job.folder))}",
         START.format(scratch=_scratch(job)),
@@ -84,7 +85,7 @@ def render(job: Job, scheduler: str = SLURM) -> str:
         RUN.format(
             command=_render_command(job.command),
             preflight=_render_command(job.preflight) or "true",
-            **_manners(job),
+            keeps_quiet=_keeps_quiet(job),
             **CODES,
         ),
         IN_USE.format(pause_s=IN_USE_PAUSE_S, max_in_use=MAX_IN_USE, **CODES),
@@ -198,10 +199,9 @@ def _fill_in(text: str) -> str:
     return '"$task"'.join(quoted) or "''"
 
 
-def _manners(job: Job) -> dict[str, str]:
-    """Say how the program is told to stop, and whether its exit code says that it was."""
-    quiet = f'\n    [ -z "$asked" ] || code={EXIT_PREEMPTED}' if job.stop_signal == "TERM" else ""
-    return {"stop_signal": job.stop_signal, "keeps_quiet": quiet}
+def _keeps_quiet(job: Job) -> str:
+    """Return what is to be done where the program's exit code does not say that it was stopped."""
+    return f'\n    [ -z "$asked" ] || code={EXIT_PREEMPTED}' if job.stop_signal == "TERM" else ""
 
 
 CODES = {
@@ -243,7 +243,8 @@ export TMPDIR=$scratch
 leave_scratch() {{ if [ -n "$outer" ]; then export TMPDIR="$outer"; else unset TMPDIR; fi; }}
 """
 
-RUN = """
+SIGNALS = """
+# First of all: a job that is started again too early may be told to end as soon as it begins.
 # A warning (USR1) or a wish to end (USR2) reaches this shell only; the program is told. When a job
 # is ended, SLURM sends TERM to all of its processes by itself.
 child= asked= told=
@@ -254,8 +255,9 @@ tell() {{
 }}
 trap 'tell warning' USR1
 trap 'tell cancel' USR2
-trap 'asked=${{asked:-term}}; told=yes' TERM
+trap 'asked=${{asked:-term}}; told=yes' TERM"""
 
+RUN = """
 if [ -n "$trouble" ]; then
     echo "$node was not found fit: $trouble"
     code={unfit}

@@ -334,6 +334,16 @@ def test_jobs_show_queue_and_what_has_ended(submitted, slurm, capsys):
     assert lines[5] == "n7 cannot run it: 4711_2, see its log"
 
 
+def test_job_that_never_said_how_it_ended_is_shown_with_the_reason_of_slurm(
+    submitted, slurm, capsys
+):
+    capsys.readouterr()
+    (slurm / "queue").write_text("4711_0|FAILED|0:00|n2|JobLaunchFailure\n")
+    assert main(["jobs", "4711"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["4711_0", "FAILED", "n2", "0:00", "JobLaunchFailure"]
+
+
 def test_jobs_that_are_done_are_shown_on_request(submitted, slurm, capsys):
     capsys.readouterr()
     (submitted / "ends").mkdir()

@@ -349,6 +349,18 @@ def test_job_that_is_asked_to_end_during_its_preflight_begins_nothing(node):
     assert "is queued again: its work goes on" in said
 
 
+def test_job_that_was_started_too_early_and_is_ended_at_once_is_queued_again(node):
+    wait = f'touch "{node.root}/begun"; until [ -e "{node.root}/go" ]; do /bin/sleep 0.02; done'
+    process = node.start("echo program", tmpdir=node.root, resources=Resources(setup=(wait,)))
+    wait_for_file(node.root / "begun")
+    process.send_signal(signal.SIGTERM)
+    (node.root / "go").touch()
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == 75
+    assert "program" not in said
+    assert "is queued again: its work goes on" in said
+
+
 def until(node, name, then):
     """Write a program that heeds USR1 once; a second one ends it."""
     return f"""
