@@ -102,6 +102,21 @@ def test_batches_do_not_depend_on_who_makes_them(reference, name):
     assert all(same(a, b) for a, b in zip(used, reference[0], strict=True))
 
 
+class RarelyNoisy(Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        rare = np.random.randn() + random.random() if index == 19 else 0.0
+        return torch.randn(()) + rare
+
+
+def test_dataset_that_draws_from_a_library_for_some_samples_only_does_not_depend_on_workers():
+    used, _ = epochs(DataLoader(RarelyNoisy(), 5))
+    others, _ = epochs(DataLoader(RarelyNoisy(), 5, num_workers=2))
+    assert all(same(a, b) for a, b in zip(used, others, strict=True))
+
+
 @pytest.mark.parametrize("name", [name for name in LOADERS if name != "spawned"])
 @pytest.mark.parametrize(("epoch", "batch"), [(0, 1), (1, 2), (1, 3)])
 def test_epoch_goes_on_from_any_batch_with_any_number_of_workers(reference, name, epoch, batch):

@@ -159,10 +159,10 @@ class BatchRng:
             yield
             if self.used is None:
                 moved = [not _is_same(s.save(), at) for s, at in zip(streams, seeded, strict=True)]
-                # A dataset with a generator of its own will use it sooner or later.
-                self.used = [
-                    s.name for s, has in zip(streams, moved, strict=True) if has or s.is_own
-                ]
+                # A dataset with a generator of its own will use it sooner or later, and one that
+                # draws from one library may well draw from another for a few samples only.
+                draws = any(moved)
+                self.used = [stream.name for stream in streams if draws or stream.is_own]
         finally:
             for stream, state in zip(streams, before, strict=True):
                 stream.restore(state)
