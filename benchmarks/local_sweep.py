@@ -20,7 +20,10 @@ from benchmarks.worker import ROOT, environment
 
 NUM_SLOTS, NUM_WORKERS, NUM_POINTS = 2, 8, 2000
 TIMEOUT_S = 900
+NUM_TRIALS = 32
 RATE_TARGET, OVERHEAD_TARGET_MS, CLAIM_TARGET_S = 20.0, 65.0, 60.0
+OPTUNA_TARGET = 1.0
+OPTUNA = "Optuna's own processes"
 
 
 def measure(*, quick: bool = False) -> list[Figure]:
@@ -32,12 +35,20 @@ def _measure_trials(*, quick: bool) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="jade-benchmark-") as folder:
         bench = _Bench(Path(folder))
         warm, cold, fresh, training = [], [], [], []
+        peers: dict[str, list[float]] = {OPTUNA: []}
         for _ in range(1 if quick else 3):
             warm.append(_per_trial_s(bench, 8, 40))
             fresh.append(bench.run_bare(8) / 8)
             cold.append(_per_trial_s(bench, 2, 8, "--cold"))
             training.append(bench.training_s())
-    named = {"jade sweep run": warm, "a fresh process each": fresh, "jade sweep run --cold": cold}
+            for taken in peers.values():
+                taken.append(bench.run_optuna(NUM_TRIALS) / NUM_TRIALS)
+    named = {
+        "jade sweep run": warm,
+        "a fresh process each": fresh,
+        "jade sweep run --cold": cold,
+        **peers,
+    }
     rates = {
         name: Figure.from_samples(
             "sweep",
@@ -47,14 +58,25 @@ def _measure_trials(*, quick: bool) -> list[Figure]:
         )
         for name, taken in named.items()
     }
-    ratios = [one / other for one, other in zip(fresh, warm, strict=True)]
+    targets = {
+        "a fresh process each": RATE_TARGET,
+        OPTUNA: OPTUNA_TARGET,
+    }
+    ratios = {
+        name: [one / other for one, other in zip(named[name], warm, strict=True)]
+        for name in targets
+        if name in named
+    }
     pairs = zip(warm, training, strict=True)
     overheads = [1000 * (each * NUM_SLOTS - training_s) for each, training_s in pairs]
     trained_ms = 1000 * statistics.median(training)
     return [
         *rates.values(),
-        Figure.from_samples(
-            "sweep", "trials a minute, over a fresh process each", ratios, at_least=RATE_TARGET
+        *(
+            Figure.from_samples(
+                "sweep", f"trials a minute, over {name}", taken, at_least=targets[name]
+            )
+            for name, taken in ratios.items()
         ),
         Figure.from_samples(
             "sweep",
@@ -116,6 +138,22 @@ class _Bench:
         started = time.monotonic()
         with ThreadPoolExecutor(NUM_SLOTS) as pool:
             list(pool.map(train, range(num_trials)))
+        return time.monotonic() - started
+
+    def run_optuna(self, num_trials: int) -> float:
+        """Let two processes of Optuna, which import torch first, train on a journal they share."""
+        self._number += 1
+        journal = str(self._folder / f"optuna{self._number}.log")
+        each = str(num_trials // NUM_SLOTS)
+        command = [sys.executable, "-m", "benchmarks.optuna_worker", journal, self._data, each]
+        started = time.monotonic()
+        processes = [
+            subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL)
+            for _ in range(NUM_SLOTS)
+        ]
+        codes = [process.wait(TIMEOUT_S) for process in processes]
+        if any(codes):
+            raise RuntimeError(f"Optuna's processes ended with {codes}")
         return time.monotonic() - started
 
     def training_s(self) -> float:

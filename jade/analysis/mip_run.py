@@ -33,6 +33,7 @@ TABLES = {
 }
 TEST_TABLES = ("testing_set_agg_statistics.csv", "testing_statistics.csv")
 EPISODE, EPOCH = "episode", "epoch"
+SEED, SEEDS = "training.seed_torch", (".seed_torch", ".seed_numpy")
 NAME = re.compile(r"(?:test_)?(\d{8}_\d{6})(?:_(.+))?")
 
 
@@ -54,12 +55,18 @@ def read_started(name: str) -> tuple[float | None, str | None]:
 
 
 def read_mip_config(path: Path, configs: ConfigReader, notes: list[str]) -> Mapping[str, Any]:
-    """Read a configuration as dotted keys; what cannot be read is noted."""
+    """Read a configuration as dotted keys; what cannot be read is noted.
+
+    Its seeds, one for each library, become one: runs that differ in nothing else are repetitions.
+    """
     try:
-        return configs.read(path)
+        found = configs.read(path)
     except (OSError, ConfigError):
         notes.append(f"{path.name} cannot be read")
         return {}
+    seeds = {key for key in found if key.endswith(SEEDS)}
+    seed = {"seed": found[SEED]} if SEED in found else {}
+    return {**seed, **{key: value for key, value in found.items() if key not in seeds}}
 
 
 def read_mip_courses(folder: Path, num_points: int, notes: list[str]) -> dict[str, Course]:

@@ -358,8 +358,10 @@ class LocalSweep:
             seat.run = seat.trial = None
             self._pending.insert(0, run)
             self._next_start = time.monotonic() + RETRY_S
-            reason = error.strerror or error
-            self._say_once(f"A run cannot be started: {reason}. Trying again; others go on.")
+            reason, where = error.strerror or error, error.filename or self._setup.folder.work
+            self._say_once(
+                f"A run cannot be started: {reason} ({where}). Trying again; others go on."
+            )
 
     def _launch(self, seat: Seat, run: SweepRun) -> None:
         folder = self._setup.folder

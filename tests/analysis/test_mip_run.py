@@ -71,6 +71,8 @@ def test_runs_of_mi_prometheus_stand_beside_those_of_jade(tmp_path, table):
     assert first["last/validation_set/loss_min"] == "0.5"
     assert (first["model.hidden"], second["model.hidden"]) == ("10", "20")
     assert (first["test/loss"], first["test/acc_mean"], second["test/loss"]) == ("0.6", "0.97", "")
+    assert first["seed"] == "12"
+    assert not any("seed_" in key for key in first)
     assert (first["run/iterations"], first["run/epochs"], second["name"]) == ("3", "2", "wide")
     assert "20180904_110001_wide" in text
 

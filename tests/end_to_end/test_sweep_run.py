@@ -46,11 +46,11 @@ SCRIPT = """
     if do == "hang":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
-    if do == "wait":
+    if do.startswith("wait"):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
         signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not os.path.exists("go"):
+        while time.monotonic() < deadline and not os.path.exists("go" + do[4:]):
             time.sleep(0.02)
     if do == "deaf":
         wait = lambda *_: signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
@@ -412,6 +412,42 @@ def test_a_run_that_cannot_be_started_waits_until_it_can(sweeping):
     assert worker.wait(TIMEOUT_S) == 0, worker.output.read_text()
     assert worker.output.read_text().count("A run cannot be started") == 1
     assert sweeping.states() == {"wait": "complete", "fine": "complete"}
+
+
+@pytest.fixture
+def small_disk(sweeping):
+    """A disk of its own for what is needed to start runs."""
+    folder = sweeping.runs.parent / "work"
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        pytest.skip("only root may mount a disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_holds_up_only_runs_that_are_not_yet_there(sweeping, small_disk):
+    sweeping.write({"x": {"values": ["wait1", "wait2", "fine"]}})
+    worker = sweeping.start("--workers=2", "--per_device=2")
+    sweeping.wait_for(lambda: sorted(sweeping.starts) == ["wait1", "wait2"])
+    for path in small_disk.glob("config-*"):
+        # What would make room when its run ends.
+        path.unlink()
+    ballast = small_disk / "ballast"
+    with pytest.raises(OSError, match="No space left"):
+        ballast.write_bytes(bytes(2**21))
+    (sweeping.folder / "go1").touch()
+    said = f"A run cannot be started: No space left on device ({small_disk}"
+    sweeping.wait_for(lambda: said in worker.output.read_text())
+    (sweeping.folder / "go2").touch()
+    sweeping.wait_for(lambda: sweeping.states()["wait2"] == "complete")
+    assert sorted(sweeping.starts) == ["wait1", "wait2"]
+
+    ballast.unlink()
+
+    assert worker.wait(TIMEOUT_S) == 0, worker.output.read_text()
+    assert worker.output.read_text().count("A run cannot be started") == 1
+    assert set(sweeping.states().values()) == {"complete"}
 
 
 def test_nobody_need_read_what_a_sweep_says(sweeping):
