@@ -104,6 +104,8 @@ def _open_journal(path: Path) -> SweepStorage:
 
 
 def _open_sqlite(url: str) -> SweepStorage:
+    # What Optuna needs for databases is imported now: once the lock is held, others wait for it.
+    import alembic.command  # noqa: F401
     from optuna.storages import RDBStorage, get_storage
 
     from jade.launch.sweep_journal import FileLock
