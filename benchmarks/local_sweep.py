@@ -24,6 +24,7 @@ NUM_TRIALS = 32
 RATE_TARGET, OVERHEAD_TARGET_MS, CLAIM_TARGET_S = 20.0, 65.0, 60.0
 OPTUNA_TARGET = 1.0
 OPTUNA = "Optuna's own processes"
+FORKS = "a fork each, nothing else"
 
 
 def measure(*, quick: bool = False) -> list[Figure]:
@@ -34,10 +35,11 @@ def measure(*, quick: bool = False) -> list[Figure]:
 def _measure_trials(*, quick: bool) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="jade-benchmark-") as folder:
         bench = _Bench(Path(folder))
-        warm, cold, fresh, training = [], [], [], []
+        warm, cold, fresh, forks, training = [], [], [], [], []
         peers: dict[str, list[float]] = {OPTUNA: []}
         for _ in range(1 if quick else 3):
             warm.append(_per_trial_s(bench, 8, 40))
+            forks.append(bench.run_forks(NUM_TRIALS) / NUM_TRIALS)
             fresh.append(bench.run_bare(8) / 8)
             cold.append(_per_trial_s(bench, 2, 8, "--cold"))
             training.append(bench.training_s())
@@ -47,6 +49,7 @@ def _measure_trials(*, quick: bool) -> list[Figure]:
         "jade sweep run": warm,
         "a fresh process each": fresh,
         "jade sweep run --cold": cold,
+        FORKS: forks,
         **peers,
     }
     rates = {
@@ -67,8 +70,10 @@ def _measure_trials(*, quick: bool) -> list[Figure]:
         for name in targets
         if name in named
     }
-    pairs = zip(warm, training, strict=True)
-    overheads = [1000 * (each * NUM_SLOTS - training_s) for each, training_s in pairs]
+    overheads, least = (
+        [1000 * (each * NUM_SLOTS - trained) for each, trained in zip(taken, training, strict=True)]
+        for taken in (warm, forks)
+    )
     trained_ms = 1000 * statistics.median(training)
     return [
         *rates.values(),
@@ -84,7 +89,7 @@ def _measure_trials(*, quick: bool) -> list[Figure]:
             overheads,
             unit="ms",
             at_most=OVERHEAD_TARGET_MS,
-            note=f"its training takes {trained_ms:.1f} ms",
+            note=f"its training takes {trained_ms:.1f} ms, {FORKS} {statistics.median(least):.1f}",
         ),
     ]
 
@@ -139,6 +144,20 @@ class _Bench:
         with ThreadPoolExecutor(NUM_SLOTS) as pool:
             list(pool.map(train, range(num_trials)))
         return time.monotonic() - started
+
+    def run_forks(self, num_trials: int) -> float:
+        """Return how long trials take that are forked from a process with torch, and only train."""
+        counts = [str(num_trials), str(NUM_SLOTS)]
+        result = subprocess.run(
+            [sys.executable, "-m", "benchmarks.bare_forks", self._data, *counts],
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        return float(result.stdout)
 
     def run_optuna(self, num_trials: int) -> float:
         """Let two processes of Optuna, which import torch first, train on a journal they share."""
