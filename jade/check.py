@@ -121,7 +121,8 @@ def _misfit_method(target: type, method: str, *arguments: str) -> Iterator[str]:
     function = inspect.getattr_static(target, method, None)
     if not inspect.isfunction(function):
         return
-    signature = inspect.signature(function)
+    # Not of what a decorator wraps, but of what is called.
+    signature = inspect.signature(function, follow_wrapped=False)
     try:
         signature.bind("self", *arguments)
     except TypeError:

@@ -37,6 +37,7 @@ class Parting:
         stored: What differs there although checkpoints keep it.
         lost: What checkpoints do not keep, and was not the same when training went on.
         passing: Likewise, but the first step made it the same again.
+        gradients: The parameters whose gradients the first step should have added to.
     """
 
     started_at: int
@@ -46,6 +47,7 @@ class Parting:
     stored: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     passing: tuple[str, ...] = ()
+    gradients: tuple[str, ...] = ()
 
 
 class Reference:
@@ -95,7 +97,13 @@ class Reference:
             _differing(parted.stored, known.stored),
             lost,
             passing,
+            self._carried_by(first),
         )
+
+    def _carried_by(self, first: Line) -> tuple[str, ...]:
+        """Name the gradients that the first step of a process did not find."""
+        following = self._lines.get(first.iteration + 1)
+        return tuple(following.carried) if following is not None and first.iteration else ()
 
     def _is_same(self, line: Line) -> bool:
         known = self._lines.get(line.iteration)
@@ -133,6 +141,8 @@ def explain(parting: Parting) -> list[str]:
     if parting.iteration is not None:
         sentences += _explain_attributes(own)
     sentences += _explain_evaluations(parting)
+    if not sentences:
+        sentences += _explain_gradients(parting)
     if not sentences and parting.iteration is not None:
         sentences = [*_explain_attributes(parting.passing), *_explain_rest(parting)][:1]
     return sentences
@@ -173,6 +183,15 @@ def _explain_attributes(names: Sequence[str]) -> Iterator[str]:
             "state_dict and load_state_dict"
         )
         yield f"{_list(paths)}: not in checkpoints, and not the same after resuming: {remedy}."
+
+
+def _explain_gradients(parting: Parting) -> Iterator[str]:
+    if parting.gradients:
+        yield (
+            f"The gradients of {_list(parting.gradients)} are carried from one step to the next. "
+            "Checkpoints hold them if that is so from the first steps on: gather them within one "
+            "train_step, and call zero_grad before."
+        )
 
 
 def _explain_evaluations(parting: Parting) -> Iterator[str]:

@@ -34,10 +34,12 @@ class Echo:
         if self._until is None:
             self.listen()
             return False
-        # Nobody passes on a second Ctrl-C.
-        return number != signal.SIGINT and (
-            time.monotonic() < self._until or self._has_arrived_early()
-        )
+        if number == signal.SIGINT:
+            # Nobody passes on a second Ctrl-C.
+            return False
+        # Who ends a job by TERM kills it by itself when its time is over: until then it may finish.
+        is_end_of_job = number == signal.SIGTERM
+        return is_end_of_job or time.monotonic() < self._until or self._has_arrived_early()
 
     def listen(self) -> None:
         """Take what arrives from now on, and not too late, for the same request."""
@@ -53,7 +55,10 @@ class Echo:
         """End, in the thread in which it has been asked."""
         arrivals, self._arrivals = self._arrivals, None
         if arrivals is not None:
-            signal.set_wakeup_fd(-1)
+            current = signal.set_wakeup_fd(-1)
+            if current not in (-1, arrivals):
+                # It wakes an event loop that began later.
+                signal.set_wakeup_fd(current)
             os.close(arrivals)
 
     def _has_arrived_early(self) -> bool:

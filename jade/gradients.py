@@ -19,7 +19,8 @@ class Gradients:
 
     Then they are not worth the room in a checkpoint. Whether that is so is found out by looking at
     the first steps: gradients that are still there after the next one, or that the next one has
-    used up, belong to more than one step. As long as nobody knows, they are stored.
+    used up, belong to more than one step. As long as nobody knows, they are stored. Training may
+    begin to carry them later, so each checkpoint that leaves them out is followed by another look.
 
     Args:
         find_parameters: Returns what may have gradients, by name.
@@ -50,14 +51,22 @@ class Gradients:
                 self._are_carried, self._num_left = True, 0
             elif self._seen:
                 self._num_replaced += 1
-                if self._num_replaced == ENOUGH:
+                if self._num_replaced >= ENOUGH:
                     self._are_carried, self._num_left = False, 0
+        self._remember(found, iteration)
+
+    def state_dict(self, iteration: int) -> dict[str, Any]:
+        """Return the gradients, if they matter to the next step or may do so."""
+        found = self._find()
+        if self._are_carried is not False:
+            return found
+        self._remember(found, iteration)
+        self._num_left = 1
+        return {}
+
+    def _remember(self, found: Mapping[str, torch.Tensor], iteration: int) -> None:
         self._seen = {name: weakref.ref(gradient) for name, gradient in found.items()}
         self._seen_at = iteration
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the gradients, if they matter to the next step or may do so."""
-        return {} if self._are_carried is False else self._find()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put gradients back where they were."""

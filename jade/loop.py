@@ -413,7 +413,7 @@ class TrainingLoop:
         clock, best = self._clock, self._rules.best
         return {
             "trainer": self._trainer.full_state(),
-            "gradients": self._gradients.state_dict(),
+            "gradients": self._gradients.state_dict(clock.iterations),
             "has_started": self._has_started,
             "has_ended": self._has_ended,
             "failed_hook": self._failed_hook,

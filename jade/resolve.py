@@ -144,7 +144,10 @@ def refuse_command(configuration: Configuration) -> None:
     Raises:
         ConfigError: A flag is misspelt, does not fit, or is missing. It lists all that is known.
     """
-    _Resolver(configuration, SECTIONS).refuse_command()
+    # What it notices is noticed again when all is resolved.
+    aside = copy.copy(configuration)
+    aside.notices, aside.warnings = list(aside.notices), list(aside.warnings)
+    _Resolver(aside, SECTIONS).refuse_command()
 
 
 def resolve_one(configuration: Configuration, path: KeyPath) -> Blueprint:

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ class Trace:
     """Writes one line before each step, and one after the last.
 
     A line has digests of the batch, of the global random generators, of all that checkpoints keep
-    (``stored``), and of everything else that could steer training (``plain``).
+    (``stored``), and of everything else that could steer training (``plain``). And it says which
+    gradients were there before the step before it and still are (``carried``).
 
     Args:
         path: The file that lines are added to.
@@ -40,6 +41,7 @@ class Trace:
         self._path = path
         self._trainer = trainer
         self._evaluations = evaluations
+        self._gradients: dict[str, torch.Tensor] = {}
 
     def start(self) -> None:
         """Write down from which iteration this process goes on."""
@@ -67,6 +69,7 @@ class Trace:
                 "batch": batch,
                 "random": {name: _digest(state) for name, state in rng_state().items()},
                 "stored": stored,
+                "carried": self._carried_gradients(),
                 "plain": {k: v for k, v in self._everything().items() if k not in stored},
             }
         )
@@ -78,6 +81,12 @@ class Trace:
             os.write(descriptor, json.dumps(line).encode() + b"\n")
         finally:
             os.close(descriptor)
+
+    def _carried_gradients(self) -> list[str]:
+        """Name the parameters whose gradients the step before has added to, not replaced."""
+        before, parameters = self._gradients, self._trainer.named_parameters()
+        self._gradients = {n: p.grad for n, p in parameters if p.grad is not None}
+        return [n for n, gradient in self._gradients.items() if before.get(n) is gradient]
 
     def _stored(self) -> dict[str, str]:
         """Digest what a checkpoint keeps of the trainer and the evaluations."""
@@ -151,6 +160,7 @@ class Line:
     batch: str | None
     random: Mapping[str, str]
     stored: Mapping[str, str]
+    carried: Sequence[str]
     plain: Mapping[str, str]
 
 

@@ -172,7 +172,7 @@ class Trainer(nn.Module):
                 )
         # From here on: what ``initialize`` has built comes from the configuration.
         loose = {n: item for n, item in self._stateful().items() if isinstance(item, nn.Module)}
-        self._traits = Traits({"": self, **loose})
+        self._traits = Traits({"": self, **loose}, self._is_excluded)
         try:
             storable(self.full_state(), type(self).__name__)
         except CheckpointError as error:

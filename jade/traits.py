@@ -1,14 +1,19 @@
 """Remember what has changed in networks besides weights: what is trained, and plain values."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 # What holds nothing, and is most of what objects hold.
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 # What every module has, and what only torch itself sets; in which mode it is matters, though.
-OF_ALL_MODULES = frozenset(vars(nn.Module())) - {"training"}
+MODE = "training"
+OF_ALL_MODULES = frozenset(vars(nn.Module())) - {MODE}
+# Where a network was is not where it will be.
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu|meta)(:\d+)?")
 
 
 class Traits:
@@ -19,10 +24,16 @@ class Traits:
 
     Args:
         networks: By the path under which their traits are kept; the trainer itself is "".
+        is_excluded: Tells of a path whether it is left out of checkpoints.
     """
 
-    def __init__(self, networks: Mapping[str, nn.Module]) -> None:
+    def __init__(
+        self,
+        networks: Mapping[str, nn.Module],
+        is_excluded: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._networks = dict(networks)
+        self._is_excluded = is_excluded
         self._built = self._read()
 
     def changed(self) -> dict[str, Any]:
@@ -50,16 +61,36 @@ class Traits:
     def _modules(self) -> Iterator[tuple[str, nn.Module]]:
         for path, network in self._networks.items():
             # What the trainer itself counts is for its user to store.
-            yield from (found for found in network.named_modules(prefix=path) if found[0])
+            for name, module in network.named_modules(prefix=path):
+                if name and not self._is_excluded(name):
+                    yield name, module
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         for path, network in self._networks.items():
             for name, parameter in network.named_parameters(prefix=path):
-                yield f"{name}.requires_grad", parameter
+                if not self._is_excluded(name):
+                    yield f"{name}.requires_grad", parameter
 
 
 def _plain(module: nn.Module) -> dict[str, Any]:
-    return {k: v for k, v in atoms(module).items() if k not in OF_ALL_MODULES}
+    """Return the plain values of a module, but for those that may describe what is not stored."""
+    if _holds_unstored(module):
+        return {MODE: module.training}
+    return {
+        key: value
+        for key, value in atoms(module).items()
+        if key not in OF_ALL_MODULES and not (isinstance(value, str) and DEVICE.fullmatch(value))
+    }
+
+
+def _holds_unstored(module: nn.Module) -> bool:
+    """Tell whether a module has tensors that checkpoints do not keep, such as a table that grows.
+
+    They come back as they were built, and what counts how far they have grown must fit them.
+    """
+    return bool(module._non_persistent_buffers_set) or any(
+        isinstance(value, torch.Tensor) for value in vars(module).values()
+    )
 
 
 def atoms(value: Any) -> dict[str, Any]:

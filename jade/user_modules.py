@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jade import signals
 from jade.errors import ComponentError, suggest
 from jade.hints import explain
 
@@ -424,7 +425,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise
     except SystemExit as error:
         frames = traceback.extract_tb(error.__traceback__)
-        if frames[-1].filename.startswith(f"{Path(__file__).parent}{os.sep}"):
+        if frames[-1].filename == signals.__file__:
             # A signal, which came in the meantime.
             raise
         own = [frame for frame in frames if is_own_file(frame.filename)]

@@ -492,6 +492,16 @@ def test_part_that_only_arguments_have_made_is_named_by_them(project):
             "    @staticmethod\n    def train_step(data)",
             None,
         ),
+        (
+            "eval/errors.py",
+            "    def evaluate_batch(self, data)",
+            "    def fed(inner):\n"
+            "        import functools\n\n"
+            "        return functools.wraps(inner)(lambda self, data: inner(self, data, 1))\n\n"
+            "    @fed\n"
+            "    def evaluate_batch(self, data, weight)",
+            None,
+        ),
     ],
 )
 def test_method_that_takes_other_arguments_is_found(project, file, old, new, told):

@@ -17,7 +17,7 @@ def watch(step, num_steps=3, start=0):
     for iteration in range(start, start + num_steps):
         step(parameter, iteration)
         gradients.look(iteration + 1)
-        stored.append("it" in gradients.state_dict())
+        stored.append("it" in gradients.state_dict(iteration + 1))
     return stored, gradients
 
 
@@ -70,7 +70,7 @@ def test_gathering_that_begins_by_throwing_away_is_noticed_where_it_begins():
             parameter.grad = None
         parameter.square().sum().backward()
         gradients.look(iteration + 1)
-    assert "it" in gradients.state_dict()
+    assert "it" in gradients.state_dict(4)
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 3])
@@ -85,12 +85,21 @@ def test_nobody_looks_any_more_once_it_is_known():
     _, gradients = watch(zero_last, num_steps=5)
     assert gradients.next_look() == math.inf
     _, gradients = watch(zero_first)
+    gradients.look(gradients.next_look())
     assert gradients.next_look() == math.inf
+
+
+def test_gathering_that_begins_late_is_noticed_after_a_checkpoint():
+    def step(parameter, iteration):
+        (zero_first if iteration < 4 else gather(20))(parameter, iteration)
+
+    stored, _ = watch(step, num_steps=8)
+    assert stored == [True, True, False, False, True, True, True, True]
 
 
 def test_gradients_are_put_back():
     _, gradients = watch(gather(3), num_steps=2)
-    state = gradients.state_dict()
+    state = gradients.state_dict(0)
     parameter = torch.nn.Parameter(torch.ones(2))
     Gradients(lambda: {"it": parameter, "other": torch.nn.Parameter()}).load_state_dict(state)
     assert parameter.grad.tolist() == [4.0, 4.0]

@@ -150,22 +150,30 @@ def start_in_job():
 def test_second_signal_in_a_job_that_comes_later_ends_it_at_once(start_in_job):
     process = start_in_job(0.2, 0)
     time.sleep(0.3)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == -signal.SIGTERM
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(60) == -signal.SIGUSR2
 
 
-def test_second_signal_in_a_job_lets_go_who_is_leaving(start_in_job):
-    process = start_in_job(0.2, 0, "leaving")
+def test_end_of_a_job_is_no_hurry_as_it_is_killed_in_any_case(start_in_job):
+    process = start_in_job(0.2, 0)
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 75
 
 
+def test_second_signal_in_a_job_lets_go_who_is_leaving(start_in_job):
+    process = start_in_job(0.2, 0, "leaving")
+    time.sleep(0.3)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+
+
 def test_signal_that_came_soon_and_is_heard_of_late_is_the_same(start_in_job):
-    process = start_in_job(2, 2.2)
+    process = start_in_job(4, 4.2)
     assert process.stdout.readline() == "busy\n"
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGUSR2)
     process.communicate(timeout=60)
     assert process.returncode == 75
 

@@ -117,7 +117,7 @@ def _read_table(path: Path, notes: list[str]) -> dict[str, list[tuple[int, float
 def _read_rows(path: Path, notes: list[str]) -> list[dict[str, float]]:
     """Read the rows of a table; of a row that is cut or damaged nothing counts."""
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
             header, *lines = list(csv.reader(file)) or [[]]
     except (OSError, csv.Error):
         notes.append(f"{path.name} cannot be read")
@@ -126,9 +126,13 @@ def _read_rows(path: Path, notes: list[str]) -> list[dict[str, float]]:
     rows, num_damaged = [], 0
     for line in lines:
         try:
-            rows.append({name: float(cell) for name, cell in zip(names, line, strict=True)})
-        except ValueError:
+            row = {name: float(cell) for name, cell in zip(names, line, strict=True)}
+            # Only what was measured may be no number.
+            _ = [int(row[name]) for name in (EPISODE, EPOCH) if name in row]
+        except (ValueError, OverflowError):
             num_damaged += 1
+        else:
+            rows.append(row)
     if num_damaged:
         shown = "1 row" if num_damaged == 1 else f"{num_damaged} rows"
         notes.append(f"{path.name}: {shown} cannot be read")

@@ -177,6 +177,9 @@ def _say(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError as error:
+        if error.errno not in (errno.EIO, errno.EPIPE):
+            # A full disk, for one, may have room later.
+            return
         # A closed terminal takes errors neither. What comes later goes nowhere, and raises no more.
         lost = (sys.stdout, sys.stderr) if error.errno == errno.EIO else (sys.stdout,)
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,8 +1,11 @@
 """Show a training on the console, and print what came out."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from jade.signals import EXIT_INTERRUPTED, EXIT_PREEMPTED
 
 if TYPE_CHECKING:
     from jade.finished_run import FinishedRun
@@ -49,5 +52,7 @@ def _print_result(finished: "FinishedRun") -> None:
     print(f"{finished.status}: {finished.reason}")
     if finished.directory.exists():
         print(f"run directory: {finished.directory}")
+        if finished.exit_code in (EXIT_PREEMPTED, EXIT_INTERRUPTED):
+            print(f"go on: jade resume {shlex.quote(str(finished.directory))}")
     else:
         print("dry run: everything works, nothing was kept")

@@ -587,7 +587,7 @@ class Agent:
         self._report("A second signal: trials end at once.")
         for trial in self._trials():
             self._launcher.signal(trial.run_id, number)
-        self._give_up_at = time.monotonic() + self._options.kill_delay_s
+        self._give_up_after(self._options.kill_delay_s)
 
     def _stop(self, reason: str, number: int, code: int) -> None:
         """Take no more work, and ask what is running to stop where it can go on later."""
@@ -595,9 +595,16 @@ class Agent:
         what = f"; {_count(len(running), 'trial')} asked to stop" if running else ""
         self._quit(f"{reason}{what}.", code)
         for trial in running:
+            # One that has been asked would take it for a second signal.
+            if not trial.was_asked_to_stop:
+                self._launcher.signal(trial.run_id, number)
             trial.was_asked_to_stop = trial.was_to_make_room = True
-            self._launcher.signal(trial.run_id, number)
-        self._give_up_at = time.monotonic() + self._options.grace_s
+        self._give_up_after(self._options.grace_s)
+
+    def _give_up_after(self, patience_s: float) -> None:
+        """Set when trials are killed; nothing makes that later."""
+        until = time.monotonic() + patience_s
+        self._give_up_at = until if self._give_up_at is None else min(until, self._give_up_at)
 
     def _quit(self, reason: str, code: int) -> None:
         """Take no more work; what is running may finish."""

@@ -86,6 +86,7 @@ def render(job: Job, scheduler: str = SLURM) -> str:
             command=_render_command(job.command),
             preflight=_render_command(job.preflight) or "true",
             keeps_quiet=_keeps_quiet(job),
+            stop_signal=job.stop_signal,
             **CODES,
         ),
         IN_USE.format(pause_s=IN_USE_PAUSE_S, max_in_use=MAX_IN_USE, **CODES),
@@ -273,6 +274,8 @@ elif [ -n "$asked" ]; then
 else
     {command} &
     child=$!
+    # A signal may have come between these two lines.
+    [ -z "$asked" ] || [ -n "$told" ] || {{ told=yes; kill -{stop_signal} "$child"; }}
     while :; do
         wait "$child"; code=$?
         kill -0 "$child" 2> /dev/null || break

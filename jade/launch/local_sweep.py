@@ -595,7 +595,7 @@ class LocalSweep:
         for seat in self.seats:
             if seat.run is not None and seat.trial is not None:
                 self._server.signal(seat.run.run_id, number)
-        self._give_up_at = time.monotonic() + self._options.kill_delay_s
+        self._give_up_after(self._options.kill_delay_s)
 
     def _stop(self, reason: str, number: int, code: int) -> None:
         """Take no more work, and ask what is running to stop where it can go on later."""
@@ -608,9 +608,16 @@ class LocalSweep:
                 self._pending += [seat.run] if seat.run is not None else []
                 seat.run, seat.is_waiting = None, False
             elif seat.run is not None and not seat.is_pruned:
+                # One that has been asked would take it for a second signal.
+                if not seat.trial.was_asked_to_stop:
+                    self._server.signal(seat.run.run_id, number)
                 seat.trial.was_asked_to_stop = True
-                self._server.signal(seat.run.run_id, number)
-        self._give_up_at = time.monotonic() + self._options.grace_s
+        self._give_up_after(self._options.grace_s)
+
+    def _give_up_after(self, patience_s: float) -> None:
+        """Set when runs are killed; nothing makes that later."""
+        until = time.monotonic() + patience_s
+        self._give_up_at = until if self._give_up_at is None else min(until, self._give_up_at)
 
     def _quit(self, reason: str, code: int) -> None:
         """Take no more work; what is running may finish."""

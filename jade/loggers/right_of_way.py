@@ -41,7 +41,7 @@ class RightOfWay:
 
     def _apply(self) -> None:
         with self._lock:
-            if self._is_given:
+            if self._is_given and not self._is_over:
                 _set_all("SCHED_BATCH", LEAST)
             else:
                 _set_all("SCHED_OTHER", USUAL)

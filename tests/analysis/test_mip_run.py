@@ -83,12 +83,12 @@ def test_a_damaged_directory_of_mi_prometheus_says_what_is_missing(tmp_path, tab
     (folder / "training_configuration.yaml").write_text("model: [")
     (folder / "training_set_agg_statistics.csv").unlink()
     with (folder / "validation_statistics.csv").open("a") as file:
-        file.write("0.4,0000")
+        file.write("0.4,0000\n0.4,nan,0\n0.4,000003,inf\n")
 
     row = table()[0]["20180904_110000"]
 
     notes = " ".join(map(str, row.values()))
     assert "training_configuration.yaml cannot be read" in notes
     assert "training_set_agg_statistics.csv is missing" in notes
-    assert "validation_statistics.csv: 1 row cannot be read" in notes
+    assert "validation_statistics.csv: 3 rows cannot be read" in notes
     assert row["last/validation/loss"] == "0.5"

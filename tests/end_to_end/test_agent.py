@@ -71,7 +71,7 @@ SCRIPT = """
         open(f"stopped-{run}-{number}", "w").close()
         sys.exit(75)
 
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
         signal.signal(number, stop)
     open(f"started-{what['x']}-{run}", "w").close()
     deadline = time.monotonic() + float(what.get("seconds", 0))
@@ -819,7 +819,7 @@ def test_a_second_signal_to_a_job_ends_its_trials_also_those_that_do_not_listen(
     agent.wait_for(lambda: "2 trials asked to stop" in agent.output)
     time.sleep(1.2)
     assert "A second signal" not in agent.output
-    agent.popen.send_signal(signal.SIGTERM)
+    agent.popen.send_signal(signal.SIGUSR2)
 
     assert agent.wait()[0] == 75, agent.output
     assert "A second signal: trials end at once." in agent.output
@@ -836,10 +836,10 @@ def test_a_second_signal_to_a_job_is_passed_on_to_its_trials(script, start):
     agent.wait_for(lambda: "asked to stop" in agent.output)
     (folder / "deaf").unlink()
     time.sleep(1.2)
-    agent.popen.send_signal(signal.SIGTERM)
+    agent.popen.send_signal(signal.SIGUSR2)
 
     assert agent.wait()[0] == 75, agent.output
-    assert len(list(folder.glob("stopped-*-15"))) == 1
+    assert len(list(folder.glob("stopped-*-12"))) == 1
 
 
 def test_a_server_that_goes_away_between_trials_is_waited_for(script, start, wandb_online):

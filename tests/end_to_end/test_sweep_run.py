@@ -508,7 +508,7 @@ def test_second_signal_to_a_job_ends_its_runs_at_once(sweeping, monkeypatch):
     worker.send_signal(signal.SIGTERM)
     time.sleep(2.2)
     assert "A second signal" not in worker.output.read_text()
-    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(signal.SIGUSR2)
 
     assert worker.wait(TIMEOUT_S) == 75, worker.output.read_text()
 
