@@ -260,6 +260,15 @@ PAUSE = """
                 time.sleep(0.01)
             super().train_step(data)
 """
+GATE = """
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+"""
+# Whoever is told to stop in the meantime stops after a step, long before the last one.
+SLOW = """
+            if not os.path.exists("go"):
+                time.sleep(2)
+"""
 
 
 @pytest.fixture
@@ -332,7 +341,7 @@ LOST_AND_STOPPED = """
 
 
 def test_a_terminal_that_is_closed_loses_nothing(project, wandb_online, start):
-    project.write("modules/models/pausing.py", PAUSE)
+    project.write("modules/models/pausing.py", PAUSE.replace(GATE, SLOW))
     project.write("model.yml", "class: PausingTrainer\n")
     sweep = training_sweep(project, wandb_online, {"epochs": {"values": [3]}})
     ours, theirs = pty.openpty()
@@ -351,9 +360,9 @@ def test_a_terminal_that_is_closed_loses_nothing(project, wandb_online, start):
     (run,) = wandb_online.runs.values()
 
     os.close(ours)
-    (project.root / "go").touch()
     assert agent.popen.wait(TIMEOUT_S) == 75
     assert run.state == "preempted"
+    (project.root / "go").touch()
     code, output = start(project.root, sweep).wait()
     assert code == 0, output
     assert run.state == "finished"
@@ -911,7 +920,7 @@ def test_a_time_limit_stops_trials_in_time(script, start):
 
     # Its own start counts, which takes a while on a busy machine.
     code, output = start(
-        folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold", "--time_limit=15 s"
+        folder, make("{x: {values: [1, 2]}, seconds: {value: 60}}"), "--cold", "--time_limit=25 s"
     ).wait()
 
     assert code == 75, output
