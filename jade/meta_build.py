@@ -172,19 +172,26 @@ class _Attempt:
         )
         counted = assemble.count_parameters(trainer)
         self.num_parameters = sum(trainable + fixed for *_, trainable, fixed in counted)
-        self.stage = "the evaluations are not built"
-        evaluations = {
-            name: assemble.build_evaluation(name, item, trainer, self._datasets)
-            for name, item in resolved.evaluations.items()
-        }
+        self.stage = "no batch is passed"
         # How many iterations an epoch has does not matter to which units there are.
         timetable = make_timetable(resolved.settings, resolved.evaluate_every, 1)
         timetable.check(trainer._clock)
-        self.stage = "no batch is passed"
         losses = self._step(trainer)
+        evaluations = self._build_evaluations(trainer)
         if self.with_metrics:
             self.stage = "no evaluation is tried"
             self._find_metrics(trainer, evaluations, losses)
+
+    def _build_evaluations(self, trainer: Trainer) -> dict[str, Evaluation]:
+        """Build what can be built here: one that reads its data does not keep others from it."""
+        evaluations: dict[str, Evaluation] = {}
+        for name, item in self.resolved.evaluations.items():
+            self.stage = f"eval.{name} is not built"
+            try:
+                evaluations[name] = assemble.build_evaluation(name, item, trainer, self._datasets)
+            except MissingDataError as error:
+                self.untried.append(f"{self.stage}: {error}")
+        return evaluations
 
     def _step(self, trainer: Trainer) -> set[str] | None:
         """Do a step of training without changing weights, and return what it logs."""
@@ -218,7 +225,9 @@ class _Attempt:
         self, trainer: Trainer, evaluations: Mapping[str, Evaluation], losses: set[str] | None
     ) -> None:
         self.metrics |= losses or set()
-        self.is_complete = losses is not None
+        unknown = set(self.resolved.evaluations) - set(evaluations)
+        self.metrics |= unknown
+        self.is_complete = losses is not None and not unknown
         trainer.eval()
         for name, evaluation in evaluations.items():
             names = self._names_of(evaluation)

@@ -130,6 +130,31 @@ def test_failure_that_a_run_need_not_have_is_not_tried(check, initialize, step, 
     assert text in message
 
 
+def test_evaluation_that_reads_its_data_does_not_hide_what_fails_in_a_step(project, check):
+    project.write(
+        "modules/eval/whole.py",
+        """
+        from jade import Evaluation
+
+
+        class WholeEvaluation(Evaluation):
+            def initialize(self):
+                self.data = self.datasets["test"].as_tensors()
+
+            def evaluate(self):
+                return 0.0
+    """,
+    )
+    project.write("eval.yml", "Whole: {class: WholeEvaluation}\n")
+    code, text = check()
+    assert code == 0
+    assert "eval.Whole is not built: the dataset 'test' is not read" in text
+
+    code, text = check(step="self.fail()")
+
+    assert (code, "This cannot be run. KeyError: 'b'" in text) == (2, True), text
+
+
 def test_undeclared_samples_and_sizes_still_let_networks_be_built(check):
     code, text = check(example="")
     assert code == 0
