@@ -1,6 +1,7 @@
 """Fixtures that every test can use: a clean environment and a miniature project of a user."""
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -31,9 +32,13 @@ def pytest_collection_modifyitems(config, items):
     num_parts = getattr(config, "workerinput", {}).get("workercount", 1)
     if num_parts == 1:
         return
-    long = [item for item in items if _takes_long(item)]
     short = [item for item in items if not _takes_long(item)]
-    parts = [long[number::num_parts] for number in range(num_parts)]
+    groups: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        if _takes_long(item):
+            groups.setdefault(_shared_by(item), []).append(item)
+    long = list(groups.values())
+    parts = [list(itertools.chain(*long[number::num_parts])) for number in range(num_parts)]
     for part in parts:
         room = -(-len(items) // num_parts) - len(part)
         part += short[:room]
@@ -43,6 +48,13 @@ def pytest_collection_modifyitems(config, items):
 
 def _takes_long(item):
     return "end_to_end" in item.path.parts or item.get_closest_marker("slow") is not None
+
+
+def _shared_by(item):
+    """Return what a test shares with others of its file: each process would make it once more."""
+    found = item._fixtureinfo.name2fixturedefs
+    asked = (name for name in item._fixtureinfo.argnames if name in found)
+    return next(((item.path, n) for n in asked if found[n][-1].scope == "module"), item.nodeid)
 
 
 @pytest.fixture(autouse=True)
