@@ -14,10 +14,15 @@ from slurm_fixtures import cluster, started_cluster
 from wandb_fixtures import wandb_online, wandb_server
 
 __all__ = ["cluster", "started_cluster", "wandb_online", "wandb_server"]
-# In the background of a script SIGINT is ignored, and so it would be by all that tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    with contextlib.suppress(ValueError):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+# In the background of a script SIGINT is ignored, and SIGHUP after nohup: all that tests start would
+# ignore them, too.
+for number, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        with contextlib.suppress(ValueError):
+            signal.signal(number, usual)
 
 ROOT = Path(__file__).parent.parent
 # Variables that would change what a run does.
