@@ -217,8 +217,8 @@ def test_process_that_dies_is_reported_once_and_training_goes_on(
 ):
     logger = relay()
     logger.start(run_in(tmp_path))
-    os.kill(logger._process.pid, signal.SIGKILL)
     with caplog.at_level(logging.WARNING, logger="jade"):
+        os.kill(logger._process.pid, signal.SIGKILL)
         wait_until(lambda: logger._is_gone)
         for step in range(100):
             logger.log({"loss": 1.0}, step)
