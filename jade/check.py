@@ -202,12 +202,12 @@ def _metric_problems(draft: Draft) -> Iterator[str]:
     """Tell which metrics that decide something are named after evaluations without numbers."""
     for setting, metric in decisive_metrics(draft.settings).items():
         blueprint = draft.evaluations.get(metric.partition("/")[0])
-        shown = _shown_by(blueprint) if blueprint else None
-        if blueprint and shown and setting not in draft.doubtful:
+        instead = _shown_by(blueprint) if blueprint else None
+        if blueprint and instead and setting not in draft.doubtful:
             others = [name for name, item in draft.evaluations.items() if not _shown_by(item)]
             yield (
                 f"{draft.where(setting)}: {metric!r} is no number, "
-                f"{blueprint.target.__name__}.evaluate returns {shown}.{suggest(metric, others)}"
+                f"{blueprint.target.__name__}.evaluate returns {instead}.{suggest(metric, others)}"
             )
 
 

@@ -12,6 +12,7 @@ No checkpoint is opened: they are pickles of an unknown author.
 """
 
 import csv
+import math
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -127,12 +128,13 @@ def _read_rows(path: Path, notes: list[str]) -> list[dict[str, float]]:
     for line in lines:
         try:
             row = {name: float(cell) for name, cell in zip(names, line, strict=True)}
-            # Only what was measured may be no number.
-            _ = [int(row[name]) for name in (EPISODE, EPOCH) if name in row]
-        except (ValueError, OverflowError):
-            num_damaged += 1
-        else:
+        except ValueError:
+            row = {}
+        # Only what was measured may be no number.
+        if row and all(math.isfinite(row.get(name, 0.0)) for name in (EPISODE, EPOCH)):
             rows.append(row)
+        else:
+            num_damaged += 1
     if num_damaged:
         shown = "1 row" if num_damaged == 1 else f"{num_damaged} rows"
         notes.append(f"{path.name}: {shown} cannot be read")

@@ -86,7 +86,6 @@ def render(job: Job, scheduler: str = SLURM) -> str:
             command=_render_command(job.command),
             preflight=_render_command(job.preflight) or "true",
             keeps_quiet=_keeps_quiet(job),
-            stop_signal=job.stop_signal,
             **CODES,
         ),
         IN_USE.format(pause_s=IN_USE_PAUSE_S, max_in_use=MAX_IN_USE, **CODES),
@@ -250,10 +249,8 @@ SIGNALS = """
 # is ended, SLURM sends TERM to all of its processes by itself.
 child= asked= told=
 # Once: at a second time it would end without a checkpoint.
-tell() {{
-    [ "$asked" = cancel ] || asked=$1
-    [ -z "$child" ] || [ -n "$told" ] || {{ told=yes; kill -{stop_signal} "$child"; }}
-}}
+pass_on() {{ [ -z "$child" ] || [ -n "$told" ] || {{ told=yes; kill -{stop_signal} "$child"; }}; }}
+tell() {{ [ "$asked" = cancel ] || asked=$1; pass_on; }}
 trap 'tell warning' USR1
 trap 'tell cancel' USR2
 trap 'asked=${{asked:-term}}; told=yes' TERM"""
@@ -275,7 +272,7 @@ else
     {command} &
     child=$!
     # A signal may have come between these two lines.
-    [ -z "$asked" ] || [ -n "$told" ] || {{ told=yes; kill -{stop_signal} "$child"; }}
+    [ -z "$asked" ] || pass_on
     while :; do
         wait "$child"; code=$?
         kill -0 "$child" 2> /dev/null || break
